@@ -37,6 +37,7 @@ from keymark.harness.engines.libraries.environments import missing_library
 from keymark.harness.engines.libraries.process import LibraryProcess, process_for
 from keymark.harness.engines.native import NativeEngine
 from keymark.harness.engines.process_engine import parallelism
+from keymark.harness.engines.row_order import order_mistake
 from keymark.harness.engines.sources import source_mistake
 from keymark.harness.engines.spark_process import SparkProcess
 from keymark.harness.errors import CellError, HarnessError
@@ -127,6 +128,33 @@ def _unusable(indexes: Iterable[str]) -> dict[str, str]:
             load_index(name)
         except TableError as error:
             found[name] = str(error)
+    return found
+
+
+def unordered(cells: Iterable[Cell], skipped: Mapping[str, str]) -> dict[str, str]:
+    """The cells whose engine cannot keep the order that they ask for, with the reason.
+
+    Args:
+        cells: of a run.
+        skipped: engines and indexes that are left out for other reasons.
+
+    Returns:
+        Reasons by `<engine>/<index>/<variant>`, which stands for the cell on all data.
+
+    Raises:
+        HarnessError: no cell is left.
+    """
+    found, left = {}, 0
+    for cell in cells:
+        if cell.is_among(skipped):
+            continue
+        reason = order_mistake(cell.engine, cell.options)
+        if reason is None:
+            left += 1
+        else:
+            found["/".join(filter(None, (cell.engine, cell.index, cell.variant)))] = reason
+    if found and not left:
+        raise HarnessError("; ".join(dict.fromkeys(found.values())))
     return found
 
 
@@ -251,11 +279,9 @@ class EnginePool:
         }
 
     def able(self, cells: Iterable[Cell], skipped: Mapping[str, str]) -> tuple[Cell, ...]:
-        """The cells whose engine runs and has their index."""
+        """The cells whose engine runs and can have them."""
         return tuple(
-            cell
-            for cell in cells
-            if cell.engine in self.engines and f"{cell.engine}/{cell.index}" not in skipped
+            cell for cell in cells if cell.engine in self.engines and not cell.is_among(skipped)
         )
 
     def broken_cells(self, cells: Iterable[Cell]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -59,8 +59,17 @@ class Dialect(Protocol):
     def properties(self, options: Mapping[str, str]) -> dict[str, str]:
         """Properties of a new table: what the cell's options say in the format's words."""
 
-    def compaction(self, place: str, options: Mapping[str, str]) -> tuple[str, ...]:
-        """The statements that put a table's files together, with the format's defaults."""
+    def compaction(
+        self, place: str, options: Mapping[str, str], *, order_by: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """The statements that put a table's files together, with the format's defaults.
+
+        Args:
+            place: of the table, a path or URL.
+            options: of the cell.
+            order_by: columns by which all rows are put in the order that the options ask for;
+                none: rows lie as they came.
+        """
 
     def written(self, table: Path) -> Written:
         """What the latest commit says of itself; the folder has the table's files."""

@@ -21,9 +21,10 @@ from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, Name
 from keymark.harness.engines.dialects import dialect_of
 from keymark.harness.engines.format_dialect import Dialect, Written
 from keymark.harness.engines.format_process import FormatProcess
-from keymark.harness.engines.formats import MERGE_PARTITIONS, OF_BATCH
+from keymark.harness.engines.formats import MERGE_PARTITIONS, OF_BATCH, ROW_ORDER
 from keymark.harness.engines.pipe import Asked
 from keymark.harness.engines.process_engine import AskedRows, ProcessEngine, layout_of
+from keymark.harness.engines.row_order import ordered_columns
 from keymark.harness.errors import CellError
 from keymark.harness.sql_text import quoted
 from keymark.harness.tables import formats, independent
@@ -111,7 +112,7 @@ class FormatTable:
         made = format_sql.create(
             self.relation, layout, source=self.dialect.source, properties=properties
         )
-        return self._write(made, df)
+        return self._write((made, *(self._compaction() if self._is_ordered else ())), df)
 
     def upsert(self, df: tuple[str, ...], /) -> FormatWrite:
         """Insert or update held rows by key."""
@@ -121,14 +122,24 @@ class FormatTable:
             settings = self.settings
             only = self.child.call("query", statement=asked, settings=settings, files=df)
         merge = format_sql.upsert(self.relation, self.layout, self.options, partitions=only)
-        return self._write(merge, df)
+        return self._write((merge,), df)
 
     def delete(self, df: tuple[str, ...], /) -> FormatWrite:
         """Delete held keys."""
-        return self._write(format_sql.delete(self.relation, self.layout), df)
+        return self._write((format_sql.delete(self.relation, self.layout),), df)
 
-    def _write(self, statement: str, files: tuple[str, ...]) -> FormatWrite:
-        self.child.call("run", statements=[statement], settings=self.settings, files=files)
+    @property
+    def _is_ordered(self) -> bool:
+        """Whether the rows are to lie in order."""
+        return ROW_ORDER in self.options
+
+    def _compaction(self) -> tuple[str, ...]:
+        """The statements that put files together, in order if the rows are to lie so."""
+        columns = ordered_columns(self.layout) if self._is_ordered else ()
+        return self.dialect.compaction(self.place, self.options, order_by=columns)
+
+    def _write(self, statements: Sequence[str], files: tuple[str, ...]) -> FormatWrite:
+        self.child.call("run", statements=list(statements), settings=self.settings, files=files)
         return FormatWrite(read=lambda: self.dialect.written(self.tables.seen(self.path)))
 
     def read(self, keys: Sequence[str] | None = None, where: str | None = None) -> AskedRows:
@@ -176,8 +187,7 @@ class FormatTable:
 
     def compact_rows(self) -> None:
         """Put files together, and deletes into them, with the format's defaults."""
-        statements = self.dialect.compaction(self.place, self.options)
-        self.child.call("run", statements=list(statements), settings=self.settings)
+        self.child.call("run", statements=list(self._compaction()), settings=self.settings)
 
     def check(self) -> IndexCheck:
         """There is no index to compare."""
@@ -222,11 +232,14 @@ class FormatEngine(ProcessEngine):
         """A table that the first load makes.
 
         Raises:
-            CellError: rows are to be merged in a way that has no words here.
+            CellError: rows are to be merged in a way that has no words here, or ordered by a key
+                that has no columns for it.
         """
         payload = options.get(PAYLOAD_CLASS, OVERWRITE_PAYLOAD)
         if payload not in (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD):
             raise CellError(f"{self._name} has no MERGE for {PAYLOAD_CLASS} = {payload}")
+        if ROW_ORDER in options:
+            ordered_columns(layout)
         self._child.revive()
         return FormatTable(
             engine=self._name,

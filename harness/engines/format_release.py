@@ -26,6 +26,8 @@ class FormatRelease:
         end: the first release that has them no more; None where there is none yet.
         for_later_spark: which builds fit Spark 4, in words.
         untold: what of an upsert is in no phase, in words.
+        orders: of rows in files that it can make; see `row_order`.
+        unordered: why it makes no other, and what it makes instead; empty where it makes all.
     """
 
     name: str
@@ -36,6 +38,8 @@ class FormatRelease:
     end: Version | None
     for_later_spark: str
     untold: str
+    orders: tuple[str, ...]
+    unordered: str = ""
 
     def version_mistake(self, version: str) -> str | None:
         """Why a release cannot be measured; None if it can."""

@@ -25,6 +25,11 @@ MERGE_PARTITIONS, OF_BATCH = "keymark.merge.partitions", "batch"
 Guides recommend such a condition. It is right only where no row goes to another partition.
 """
 
+ROW_ORDER, BY_KEY, BY_Z_ORDER = "keymark.row.order", "key", "zorder"
+"""Option of a cell, and its values; see `row_order`. Without it rows lie as they came."""
+
+ROW_ORDERS = (BY_KEY, BY_Z_ORDER)
+
 _NAME = re.compile(FORMAT_FORM)
 
 

@@ -3,7 +3,8 @@
 Hudi takes away every metadata index whose option is not set in the writer at hand, so the options
 of the metadata table go to all calls. What Hudi leaves to the user (parallelism) is set to what
 `native` does; a scenario's own options come last and win. A bulk insert keeps Hudi's default sort
-mode, NONE: each task writes a file of each partition that it meets, as `native`'s tasks do.
+mode, NONE: each task writes a file of each partition that it meets, as `native`'s tasks do. Where
+rows are to lie in the order of their keys, it is GLOBAL_SORT: by partition path, then by key.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from keymark.harness.engines import HudiName, hudi_releases
 from keymark.harness.engines.base import Layout
+from keymark.harness.engines.formats import BY_KEY, ROW_ORDER
 from keymark.indexes.installed import measured_specs
 from keymark.table.properties.options import (
     BLOOM_FILTERS_ON,
@@ -49,6 +51,7 @@ _MERGE_MODES = {
     "DefaultHoodieRecordPayload": "EVENT_TIME_ORDERING",
     "OverwriteWithLatestAvroPayload": "COMMIT_TIME_ORDERING",
 }
+_SORTED = {"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}
 _OVERWRITE = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
 
 
@@ -76,6 +79,7 @@ def table_options(
         PAYLOAD_CLASS: payload,
         INDEX_TYPE: measured_specs()[index].table_type,
         **dict.fromkeys(_PARALLEL, str(parallelism)),
+        **(_SORTED if options.get(ROW_ORDER) == BY_KEY else {}),
         **_version_options(engine, payload),
         **measured_specs()[index].hudi_options,
         **given,

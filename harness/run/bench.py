@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from keymark.harness.engines.engine_pool import EnginePool, missing
+from keymark.harness.engines.engine_pool import EnginePool, missing, unordered
 from keymark.harness.errors import HarnessError
 from keymark.harness.measure import environment
 from keymark.harness.measure.canary import Canary
@@ -38,7 +38,8 @@ class Finished:
     Attributes:
         folder: where its numbers are.
         failed: reasons by cell id.
-        skipped: engines, and indexes of engines, that were not there, with how to get them.
+        skipped: engines, and indexes and variants of engines, that could not be measured, with how
+            to get them or what to do instead.
     """
 
     folder: RunFolder
@@ -67,6 +68,7 @@ def run(request: Request, progress: Progress) -> Finished:
         absent_keys=absent,
         source=source_facts(Path(source)) if source else None,
     )
+    skipped |= unordered(expand(scenario), skipped)
     folder, record = begin(request, skipped)
     run_id = str(record.run_id)
     with (

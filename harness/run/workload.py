@@ -256,6 +256,7 @@ def _write(run: StepRun) -> Values:
     values |= timed
     values["total", "rows_written"] = rows_written(run.path, before, after)
     values["total", "index_bytes"] = outside_entries.index_bytes(run.cell, after.index_bytes)
+    values["total", "table_bytes"] = after.total_bytes
     values["total", "keys"] = run.inputs.size(run.step.name)
     return values
 

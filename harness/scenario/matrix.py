@@ -31,6 +31,7 @@ class Cell:
         options: `hoodie.*` options of its table: the scenario's for all, then for this index,
             for this engine, then the variant's.
         data: what its table is loaded with and changed by, where that is the scenario's to say.
+        variant: name of the variant of its table; empty where the scenario has none.
     """
 
     cell_id: str
@@ -39,6 +40,11 @@ class Cell:
     index: str
     options: Mapping[str, str]
     data: DataPoint
+    variant: str = ""
+
+    def is_among(self, names: Iterable[str]) -> bool:
+        """Whether one of the names is the cell's id, or a beginning of it that ends at a slash."""
+        return f"{self.cell_id}/".startswith(tuple(f"{name}/" for name in names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +113,7 @@ def _cell(scenario: Scenario, *, engine: str, index: str, variant: str, data: Da
             **table.variants.get(variant, {}),
         },
         data=data,
+        variant=variant,
     )
 
 

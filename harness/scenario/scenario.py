@@ -25,7 +25,7 @@ from keymark.harness.engines import (
     library_name,
     own_master,
 )
-from keymark.harness.engines.formats import MERGE_PARTITIONS
+from keymark.harness.engines.formats import MERGE_PARTITIONS, ROW_ORDER, ROW_ORDERS
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
@@ -410,11 +410,30 @@ def _option_mistakes(scenario: Scenario) -> list[str]:
     found = []
     for section, options in sections.items():
         for name, value in options.items():
+            if name == ROW_ORDER:
+                continue  # a run leaves the cell out, and says why
             try:
                 check_options({name: value})
             except TableError as error:
                 found.append(f"table.{section}: {error}")
-    return found
+    return [*found, *_order_mistakes(table)]
+
+
+def _order_mistakes(table: TableSection) -> list[str]:
+    """Orders of rows that there are not."""
+    groups = {
+        "index_options": table.index_options,
+        "engine_options": table.engine_options,
+        "variants": table.variants,
+    }
+    sections = {"options": table.options} | {
+        f"{name}.{key}": options for name, group in groups.items() for key, options in group.items()
+    }
+    return [
+        f"table.{section}: {ROW_ORDER} is {order!r}, and not {' or '.join(ROW_ORDERS)}"
+        for section, options in sections.items()
+        if (order := options.get(ROW_ORDER)) is not None and order not in ROW_ORDERS
+    ]
 
 
 def _source_mistakes(scenario: Scenario) -> list[str]:

@@ -115,6 +115,7 @@ METRICS: dict[str, Metric] = {
         ),
         _bytes("bytes_written", "bytes written"),
         _bytes("index_bytes", "index bytes on storage"),
+        _bytes("table_bytes", "bytes of all files of the table on storage"),
         _bytes("bytes_per_key", "index bytes per key"),
         _count("keys", "keys in the step", Better.NEITHER),
         Metric(

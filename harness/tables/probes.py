@@ -52,6 +52,11 @@ class Listing:
         """Bytes of the entries of record keys."""
         return sum(size for path, size in self.sizes.items() if path.startswith(INDEX_FOLDERS))
 
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all files, those that only earlier versions of the table need included."""
+        return sum(self.sizes.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:

@@ -155,7 +155,7 @@ def _counter_tolerance(key: Key, *, seeded: bool) -> float:
         return METRICS[key.metric].tolerance
     if key.metric in _INDEX_BYTES or (key.metric, key.phase) == ("bytes_written", "index"):
         return CHANCE
-    if (key.metric, key.phase) == ("bytes_written", "total"):
+    if (key.metric, key.phase) in (("bytes_written", "total"), ("table_bytes", "total")):
         return _TOTAL_CHANCE
     return METRICS[key.metric].tolerance
 

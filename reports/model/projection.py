@@ -115,13 +115,23 @@ class CellView:
         if step != UPSERT:
             series = self.series.get((step, phase, metric))
             return series.values if series else {}
-        rounds = [
-            {repetition: value for (repetition, _), value in self.series[key].values.items()}
-            for key in self.series
-            if key[0].startswith(f"{UPSERT}_") and key[1:] == (phase, metric)
-        ]
+        return self.pooled(UPSERT, phase, metric)
+
+    def pooled(self, kind: str, phase: str, metric: str) -> Mapping[Trial, float]:
+        """The mean over the steps ``<kind>_<round>`` of each repetition that has all of them."""
+        rounds = self.rounds(kind, phase, metric)
         complete = set.intersection(*map(set, rounds)) if rounds else set()
         return {(rep, 0): fmean(each[rep] for each in rounds) for rep in sorted(complete)}
+
+    def rounds(self, kind: str, phase: str, metric: str) -> list[dict[int, float]]:
+        """Values of each step ``<kind>_<round>``, by repetition."""
+        found = []
+        for (step, *rest), series in self.series.items():
+            stem, _, number = step.rpartition("_")
+            if stem == kind and number.isdecimal() and rest == [phase, metric]:
+                values = {repetition: value for (repetition, _), value in series.values.items()}
+                found.append(values)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

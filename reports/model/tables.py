@@ -380,7 +380,8 @@ def _by_phase(cells: Sequence[CellView], metric: str, *, key: str, what: str) ->
 
 def work(cells: Sequence[CellView], step: str) -> SummaryTable:
     """What a step, `UPSERT` included, makes Spark, the storage and the processor do."""
-    names = [name for name, metric in METRICS.items() if metric.counter and name != "index_bytes"]
+    stored = ("index_bytes", "table_bytes")
+    names = [name for name, metric in METRICS.items() if metric.counter and name not in stored]
     names += ["cpu_s", "python_worker_s"]
     measures = [
         Measure(

@@ -190,6 +190,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         failed=_together(failed),
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         choices=[choice for run in runs if (choice := which_index(run)) is not None],
+        formats=parts.formats,
         engines=parts.engines,
         outcomes=outcomes_part(runs),
         releases=parts.releases,

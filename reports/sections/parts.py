@@ -10,6 +10,7 @@ from keymark.reports.model.projection import Run
 from keymark.reports.render import export
 from keymark.reports.sections.compaction_part import CompactionPart, compaction_part
 from keymark.reports.sections.engines_part import EnginesPart, engines_part
+from keymark.reports.sections.formats_part import FormatsPart, formats_part
 from keymark.reports.sections.growth_part import GrowthPart, growth_part
 from keymark.reports.sections.model_part import ModelPart, model_part
 from keymark.reports.sections.pair_part import PairPart, pair_part
@@ -23,6 +24,7 @@ class Parts:
     """Sections whose numbers `summary.json` has.
 
     Attributes:
+        formats: which format answers which question best, of each run with several.
         engines: ours beside others, of each run with several engines.
         releases: what changed between releases of Hudi, of each run that has several.
         virtuals: virtual keys beside stored ones, of each run that has both.
@@ -33,6 +35,7 @@ class Parts:
         models: the lookup model, of each run that measured it.
     """
 
+    formats: list[FormatsPart]
     engines: list[EnginesPart]
     releases: list[ReleasesPart]
     virtuals: list[VirtualPart]
@@ -51,6 +54,7 @@ class Parts:
             larger: a run whose table is the largest size of those with several sizes.
         """
         return cls(
+            formats=[found for run in runs if (found := formats_part(run)) is not None],
             engines=[each for run in runs if (each := engines_part(run)) is not None],
             releases=[changed for run in runs if (changed := releases_part(run)) is not None],
             virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
@@ -69,6 +73,7 @@ def summary(runs: Sequence[Run], parts: Parts) -> dict[str, Any]:
         growths=parts.growths,
         others={
             "lookup_models": parts.models,
+            "formats": parts.formats,
             "engines": parts.engines,
             "releases": parts.releases,
             "virtual_keys": parts.virtuals,

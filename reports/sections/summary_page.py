@@ -48,6 +48,9 @@ def summary_markdown(report: Report) -> str:
 def _parts(report: Report) -> list[str]:
     """The parts that only runs with more to compare have."""
     lines = []
+    for told in report.formats:
+        lines += [_heading("Which format answers which question best", told.name), ""]
+        lines += _with_findings(told.tables, "question")
     for part in report.engines:
         lines += [_heading("Engines side by side", part.name), ""]
         for chart, verdicts in part.charts:

@@ -8,7 +8,8 @@ generator says, and some keys are looked up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -96,6 +97,7 @@ class Player:
         mode: of its tables.
         folder: for the table and the batches.
         compacts: whether the engine puts files together.
+        options: of the table, beside those of all streams.
         differences: what was wrong, a line each.
     """
 
@@ -104,8 +106,10 @@ class Player:
     folder: Path
     seed: int
     compacts: bool = True
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.given = {**BY_TIME, **self.options}
         self.differences: list[str] = []
         self.data = GeneratedDataset(spec_of(self.seed))
         self.chance = np.random.default_rng(self.seed)
@@ -120,13 +124,13 @@ class Player:
         """The differences of a stream."""
         path = self.folder / "ns" / f"t{self.seed}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        table = self.engine.create(path, self.layout, index=self.mode, options=BY_TIME)
+        table = self.engine.create(path, self.layout, index=self.mode, options=self.given)
         table.bulk_insert(self.batch(0))
         self.compare(path, 0, deleted=False, step="load")
         if table.info().index != self.mode:
             self.differences.append(f"the table is in mode {table.info().index}")
         for round_ in range(1, ROUNDS + 1):
-            table = self.engine.open(path, index=self.mode, options=BY_TIME)
+            table = self.engine.open(path, index=self.mode, options=self.given)
             table.upsert(self.batch(round_))
             self.compare(path, round_, deleted=False, step=f"upsert_{round_}")
             table.delete(self.deletes(round_))
@@ -155,7 +159,7 @@ class Player:
 
     def compare(self, path: Path, round_: int, *, deleted: bool, step: str) -> None:
         truth = self.data.truth(round_, deleted=deleted)
-        table = self.engine.open(path, index=self.mode, options=BY_TIME)
+        table = self.engine.open(path, index=self.mode, options=self.given)
         for who, found in (
             ("the engine", self.engine.digest(table.read(), self.data.columns)),
             ("its files", FileReadings().digest(path, self.data.columns)),
@@ -182,9 +186,24 @@ class Player:
             self.differences.append(f"point query: {mistake}")
 
 
-def play(engine: Engine, mode: str, folder: Path, seed: int, *, compacts: bool = True) -> list[str]:
+def play(
+    engine: Engine,
+    mode: str,
+    folder: Path,
+    seed: int,
+    *,
+    compacts: bool = True,
+    options: Mapping[str, str] | None = None,
+) -> list[str]:
     """The differences of a stream in a mode, a line each."""
-    player = Player(engine=engine, mode=mode, folder=folder, seed=seed, compacts=compacts)
+    player = Player(
+        engine=engine,
+        mode=mode,
+        folder=folder,
+        seed=seed,
+        compacts=compacts,
+        options=options or {},
+    )
     told = player.play()
     return [f"{mode}, seed {seed}: {each}" for each in told]
 

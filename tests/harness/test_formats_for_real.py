@@ -7,24 +7,37 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from format_streams import local, play
+from format_streams import Files, local, play
 from harness_fakes import SMALL
 
-from keymark.harness.engines import engine_indexes
+from keymark.harness.engines import engine_indexes, format_name
+from keymark.harness.engines.base import Layout
 from keymark.harness.engines.format_engine import FormatEngine
 from keymark.harness.engines.format_jars import missing_jars
 from keymark.harness.engines.format_process import FormatProcess
+from keymark.harness.engines.formats import ROW_ORDER
 from keymark.harness.errors import CellError
 from keymark.harness.scenario.workload_section import SparkSection
+from keymark.harness.tables import independent
 
 ROOT = Path(__file__).parents[2]
 DELTA, ICEBERG = "delta@3.3.2", "iceberg@1.10.0"
 STREAMS = 1
+ROWS = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering=None)
 POSTPONING = ("merge_dv", "merge_mor")
 """Modes that leave the rewriting of files to a compaction."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("formats")]
+
+
+def rows():
+    """Keys that come in no order, in two partitions."""
+    numbers = [(7919 * at) % 1000 for at in range(1000)]
+    return pa.table(
+        {"k": [f"{each:04d}" for each in numbers], "dt": [str(each % 2) for each in numbers]}
+    )
 
 
 def skip_without(*engines):
@@ -56,10 +69,25 @@ def test_random_change_streams_end_in_the_rows_that_the_generator_says(opened):
     assert found == []
 
 
+def test_ordered_tables_hold_the_same_rows(opened):
+    """Loads and compactions in every order that the format makes."""
+    name, engine, folder = opened
+    mode, found = engine_indexes(name)[-1], []
+    for order in format_name(name).release.orders:
+        options = {ROW_ORDER: order}
+        found += play(engine, mode, folder / order / mode, 0, options=options)
+        loaded = engine.create(folder / order / "ns" / "t", ROWS, index=mode, options=options)
+        loaded.bulk_insert(engine.hold_rows(Files(folder / order / "rows.parquet", rows())))
+        slices = independent.slices(folder / order / "ns" / "t")
+        keys = [each.of_format.read(["k"])["k"].to_pylist() for each in slices]
+        assert sum(map(len, keys)) == len(rows())
+        if name == ICEBERG:
+            assert all(each == sorted(each) for each in keys)
+    assert found == []
+
+
 def test_a_formats_own_error_is_one_line(opened, tmp_path):
     name, engine, _ = opened
-    from keymark.harness.engines.base import Layout
-
     layout = Layout(name="t", record_key=("k",), partition_path=(), ordering=None)
     table = engine.create(tmp_path / "ns" / "t", layout, index=engine_indexes(name)[0], options={})
     with pytest.raises(CellError) as caught:

@@ -54,6 +54,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "ci",
         "compaction",
         "formats",
+        "formats_sorted",
         "formats_tuned",
         "gate",
         "gdpr_delete",

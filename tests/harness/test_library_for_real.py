@@ -15,6 +15,7 @@ from format_streams import play
 from harness_fakes import SMALL
 
 from keymark.harness.engines import engine_indexes
+from keymark.harness.engines.formats import ROW_ORDER
 from keymark.harness.engines.libraries.engine import LibraryEngine
 from keymark.harness.engines.libraries.environments import missing_environment
 from keymark.harness.engines.libraries.names import LIBRARIES, LibraryName, pinned
@@ -57,6 +58,17 @@ def test_random_streams_end_in_the_truth(engine, name, tmp_path):
     wrong = []
     for seed in range(STREAMS):
         wrong += play(engine, mode, tmp_path, seed, compacts=name.library != "pyiceberg")
+    assert wrong == []
+
+
+def test_ordered_tables_hold_the_same_rows(engine, name, tmp_path):
+    """In every order that a library makes; pyiceberg makes none."""
+    [mode] = engine_indexes(title(name))
+    wrong = []
+    for order in name.orders:
+        for seed in range(2):
+            options = {ROW_ORDER: order}
+            wrong += play(engine, mode, tmp_path / order, seed, options=options)
     assert wrong == []
 
 

@@ -30,6 +30,7 @@ BUILT_IN = {
     "ci": QUICKSTART,
     "compaction": QUICKSTART[:1],
     "formats": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
+    "formats_sorted": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
     "formats_tuned": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
     "gate": QUICKSTART[:2],
     "gdpr_delete": QUICKSTART,
@@ -57,8 +58,8 @@ BUILT_IN = {
 }
 VARIED = (
     *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats"),
-    *("formats_tuned", "holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling"),
-    *("secondary_index", "virtual_keys"),
+    *("formats_sorted", "formats_tuned", "holdout", "hudi_matrix", "hudi_metadata"),
+    *("lookup_model", "scaling", "secondary_index", "virtual_keys"),
 )
 
 

@@ -7,7 +7,7 @@ https://docs.delta.io/delta-update (MERGE), https://docs.delta.io/optimizations-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from keymark.harness.engines.format_dialect import (
@@ -60,9 +60,16 @@ class DeltaDialect:
         """Those that the cell names."""
         return own_properties(options)
 
-    def compaction(self, place: str, _options: Mapping[str, str]) -> tuple[str, ...]:
-        """OPTIMIZE: small files are put together, and files with many deleted rows rewritten."""
-        return (f"OPTIMIZE {self.relation(place)}",)
+    def compaction(
+        self, place: str, _options: Mapping[str, str], *, order_by: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """OPTIMIZE: small files are put together, and files with many deleted rows rewritten.
+
+        In order, all files are rewritten.
+        """
+        columns = ", ".join(map(named, order_by))
+        order = f" ZORDER BY ({columns})" if columns else ""
+        return (f"OPTIMIZE {self.relation(place)}{order}",)
 
     def written(self, table: Path) -> Written:
         """Files of the latest version, and what a MERGE measured.

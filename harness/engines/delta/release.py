@@ -19,4 +19,6 @@ RELEASE = FormatRelease(
         "a MERGE measures reading the batch, finding rows and rewriting files itself; planning "
         "before it and the commit after it are between the phases."
     ),
+    orders=("zorder",),
+    unordered="Delta sorts no rows: keymark.row.order = zorder orders them by OPTIMIZE ZORDER BY",
 )

@@ -9,7 +9,7 @@ its own, without a cache. Sources: https://iceberg.apache.org/docs/latest/spark-
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from keymark.harness.engines.format_dialect import (
@@ -19,6 +19,7 @@ from keymark.harness.engines.format_dialect import (
     own_properties,
     own_settings,
 )
+from keymark.harness.engines.formats import BY_Z_ORDER, ROW_ORDER
 from keymark.harness.engines.iceberg import own_copy
 from keymark.harness.sql_text import named, quoted
 from keymark.harness.tables.formats.iceberg_files import IcebergReader
@@ -68,17 +69,26 @@ class IcebergDialect:
             **{name: value for name, value in own.items() if not name.startswith(_REWRITE)},
         }
 
-    def compaction(self, place: str, options: Mapping[str, str]) -> tuple[str, ...]:
-        """Rewriting of data files, then of position deletes."""
+    def compaction(
+        self, place: str, options: Mapping[str, str], *, order_by: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Rewriting of data files, then of position deletes.
+
+        In order, all files are rewritten, as Delta does: by default only small ones would be.
+        """
         catalog, namespace, name = _named(place)
         table = quoted(f"{named(namespace)}.{named(name)}")
-        given = {
+        given = {"rewrite-all": "true"} if order_by else {}
+        given |= {
             name.removeprefix(_REWRITE): value
             for name, value in options.items()
             if name.startswith(_REWRITE)
         }
         pairs = ", ".join(quoted(text) for pair in given.items() for text in pair)
         more = f", options => map({pairs})" if given else ""
+        if order_by:
+            order = quoted(_sort_order(options, order_by))
+            more = f", strategy => 'sort', sort_order => {order}{more}"
         return (
             f"CALL {catalog}.system.rewrite_data_files(table => {table}{more})",
             f"CALL {catalog}.system.rewrite_position_delete_files(table => {table})",
@@ -91,6 +101,13 @@ class IcebergDialect:
     def settle(self, where: str, place: str, *, connection: Mapping[str, str]) -> None:
         """Paths in Iceberg's metadata are absolute: a copy must be told where it lies."""
         own_copy.settle(where, place, connection=connection)
+
+
+def _sort_order(options: Mapping[str, str], columns: Sequence[str]) -> str:
+    """The order of rows, as the procedure reads it."""
+    if options.get(ROW_ORDER) == BY_Z_ORDER:
+        return f"zorder({', '.join(map(named, columns))})"
+    return ", ".join(f"{named(column)} ASC NULLS FIRST" for column in columns)
 
 
 def _named(place: str) -> tuple[str, str, str]:

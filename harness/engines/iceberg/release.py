@@ -19,4 +19,5 @@ RELEASE = FormatRelease(
         "it reports no phases: they are read off the stages of its MERGE. Planning and the commit "
         "are between them, and a stage that both finds rows and rewrites them counts as writing."
     ),
+    orders=("key", "zorder"),
 )

@@ -19,11 +19,13 @@ from pyspark.sql import Row
 
 from keymark.datasets.generate.digest import RowsDigest
 from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, NamedIndex, Purged
+from keymark.harness.engines.formats import ROW_ORDER
 from keymark.harness.engines.libraries.conditions import column_tests
 from keymark.harness.engines.libraries.names import LibraryName
 from keymark.harness.engines.libraries.process import LibraryProcess
 from keymark.harness.engines.pipe import Asked
 from keymark.harness.engines.process_engine import answer_of, layout_of
+from keymark.harness.engines.row_order import ordered_columns
 from keymark.harness.errors import CellError
 from keymark.harness.tables import independent
 from keymark.harness.tables.formats import beside
@@ -193,11 +195,14 @@ class LibraryEngine:
         """A table that the first write makes.
 
         Raises:
-            CellError: rows are to be merged in a way that the libraries are not asked for.
+            CellError: rows are to be merged in a way that the libraries are not asked for, or
+                ordered by a key that has no columns for it.
         """
         payload = options.get(PAYLOAD_CLASS, OVERWRITE_PAYLOAD)
         if payload not in (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD):
             raise CellError(f"{self._name.library} is not asked for {PAYLOAD_CLASS} = {payload}")
+        if ROW_ORDER in options:
+            ordered_columns(layout)
         self._child.revive()
         ordering = {ORDERING: layout.ordering} if layout.ordering else {}
         beside.write(path, {NAME: layout.name, KEY: ",".join(layout.record_key), **ordering})

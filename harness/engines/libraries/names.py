@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keymark.harness.engines.format_dialect import CODEC, FILE_SIZE
-from keymark.harness.engines.formats import MERGE_PARTITIONS, OF_BATCH
+from keymark.harness.engines.formats import (
+    BY_Z_ORDER,
+    MERGE_PARTITIONS,
+    OF_BATCH,
+    ROW_ORDER,
+)
 
 LIBRARIES = ("deltalake", "pyiceberg")
 LIBRARY_FORM = rf"({'|'.join(LIBRARIES)})@([0-9]{{1,4}}\.[0-9]{{1,4}}\.[0-9]{{1,4}})"
@@ -26,6 +31,15 @@ _WORDS = {
 }
 BY_PARTITION = "merge.by_partition"
 """Setting of a merge that looks for keys in the batch's partitions alone."""
+
+Z_ORDER = "optimize.z_order"
+"""Setting of a load and a compaction that put rows along a Z-order curve of the key."""
+
+_ORDERS: dict[str, tuple[str, ...]] = {"deltalake": (BY_Z_ORDER,), "pyiceberg": ()}
+_UNORDERED = {
+    "deltalake": f"deltalake sorts no rows: {ROW_ORDER} = {BY_Z_ORDER} orders them by its z_order",
+    "pyiceberg": "pyiceberg rewrites no files: rows lie as they come; iceberg@VERSION orders them",
+}
 
 _OURS = ("hoodie.", "keymark.", "spark.")
 _LIBRARY = re.compile(LIBRARY_FORM)
@@ -49,12 +63,24 @@ class LibraryName(NamedTuple):
         """The file of its pins with their hashes, whether it is there or not."""
         return _LOCKS / f"{self.library}-{self.version}.lock"
 
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Orders of rows in files that it can make."""
+        return _ORDERS[self.library]
+
+    @property
+    def unordered(self) -> str:
+        """Why it makes no other, and what to do instead."""
+        return _UNORDERED[self.library]
+
     def settings(self, options: Mapping[str, str]) -> dict[str, str]:
         """The options of a cell in the library's words; its own settings win."""
         words = _WORDS[self.library]
         common = {words[each]: options[each] for each in words if each in options}
         if options.get(MERGE_PARTITIONS) == OF_BATCH:
             common[BY_PARTITION] = "true"
+        if options.get(ROW_ORDER) == BY_Z_ORDER:
+            common[Z_ORDER] = "true"
         own = {each: value for each, value in options.items() if not each.startswith(_OURS)}
         return common | own
 

@@ -21,11 +21,13 @@ _STREAMED, _SPILL = "merge.streamed_exec", "merge.max_spill_size"
 _BY_PARTITION = "merge.by_partition"
 _CODEC, _LEVEL = "writer.compression", "writer.compression_level"
 _SIZE, _COMPACTED = "write.target_file_size", "optimize.target_size"
-SETTINGS = (_STREAMED, _SPILL, _BY_PARTITION, _CODEC, _LEVEL, _SIZE, _COMPACTED)
+_Z_ORDER = "optimize.z_order"
+SETTINGS = (_STREAMED, _SPILL, _BY_PARTITION, _CODEC, _LEVEL, _SIZE, _COMPACTED, _Z_ORDER)
 """Arguments of the library's calls; a table's own properties begin with `delta.`.
 
 With `merge.by_partition` an upsert looks for a key in its row's partition only, as the library's
-guide advises; a row that moves to another one would be there twice.
+guide advises; a row that moves to another one would be there twice. With `optimize.z_order` a load
+ends with rewriting all files along a Z-order curve of the key, and so does a compaction.
 """
 
 _FILE = "__filename"
@@ -47,6 +49,7 @@ class Table:
                 raise ValueError(f"no setting {each!r} (there are {known} and {PROPERTIES}*)")
         self._path, self._name = str(told["path"]), str(told["name"])
         self._partitions = list(told["partition_path"])
+        self._ordered_by = [each for each in told["record_key"] if each not in self._partitions]
         self._writer = _writer(self._settings)
         keys = [_name(each) for each in told["record_key"]]
         # A key of one column has no null; of several, nulls are parts like others.
@@ -77,6 +80,8 @@ class Table:
             writer_properties=self._writer,
         )
         self.open()
+        if self._flag(_Z_ORDER):
+            self._order()
         return pa.table(self._table.get_add_actions()).num_rows, {}
 
     def upsert(self, rows: pa.Table) -> tuple[int, dict[str, float]]:
@@ -122,9 +127,20 @@ class Table:
         )
 
     def compact(self) -> None:
-        """Put small files together."""
+        """Put small files together, or rewrite all of them in order."""
+        if self._flag(_Z_ORDER):
+            self._order()
+            return
         self._table.optimize.compact(
             target_size=self._number(_COMPACTED), writer_properties=self._writer
+        )
+
+    def _order(self) -> None:
+        """Put the rows of each partition along a Z-order curve of the key."""
+        self._table.optimize.z_order(
+            self._ordered_by,
+            target_size=self._number(_COMPACTED) or self._number(_SIZE),
+            writer_properties=self._writer,
         )
 
     def schema(self) -> pa.Schema:

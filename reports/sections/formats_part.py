@@ -1,0 +1,154 @@
+"""Which format answers which question best: a table for each kind of data, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keymark.reports.model.data_points import by_data, leading, words_of
+from keymark.reports.model.format_answers import (
+    REQUESTS,
+    Difference,
+    FormatAnswer,
+    answers,
+    has_formats,
+)
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.render.format_values import amount
+from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
+from keymark.reports.render.prose import LONGEST_LIST, Answer
+from keymark.reports.render.text import NOTHING, clean, listed
+from keymark.reports.stats.statistics import REPETITIONS_MIN
+
+_HEADS = ("best", "its median", "the next that is told apart", "as a multiple of the best")
+_NO_REQUESTS = "not measured: requests are counted of tables on an object store (table.location)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatsPart:
+    """The section of one run.
+
+    Attributes:
+        run_id: the run's own id.
+        name: what the run is called on the page, empty when it is the only one.
+        tables: for each kind of data a row for each question, and the answers in sentences.
+        values: the answers, for summary.json.
+    """
+
+    run_id: str
+    name: str
+    tables: list[tuple[Grid, list[Answer]]]
+    values: list[dict[str, Any]]
+
+
+def formats_part(run: Run) -> FormatsPart | None:
+    """The section of a run; None unless it measured another format beside something else."""
+    right = leading([cell for cell in run.cells if cell.verified])
+    found = {data: answers(cells) for data, cells in by_data(right).items() if has_formats(cells)}
+    if not found:
+        return None
+    return FormatsPart(
+        run_id=clean(run.run_id),
+        name=run.name if run.label else "",
+        tables=[
+            (_grid(words_of(data) or "all questions", told), [_sentence(each) for each in told])
+            for data, told in found.items()
+        ],
+        values=[
+            {"shape": clean(data.shape), **_values(each)}
+            for data, told in found.items()
+            for each in told
+        ],
+    )
+
+
+def _grid(caption: str, told: Sequence[FormatAnswer]) -> Grid:
+    rows = tuple(Row(label=each.question.words, index="", entries=_entries(each)) for each in told)
+    return Grid(caption=caption, heads=_HEADS, rows=rows)
+
+
+def _entries(told: FormatAnswer) -> tuple[Entry, ...]:
+    if told.best is None or told.summary is None:
+        return (Entry(value="not measured"), *[Entry(value=NOTHING)] * (len(_HEADS) - 1))
+    unit, count = told.question.unit, told.summary.n
+    best = Entry(value=told.best.label, index=told.best.index)
+    if told.rivals:
+        best = Entry(value="no difference shown", spread=_names([told.best, *told.rivals]))
+    value = Entry(
+        value=amount(told.summary.median, unit),
+        spread=spread(told.summary, unit) if count > 1 else "one value",
+        n=str(count),
+    )
+    if told.following is None or told.gap is None:
+        return best, value, Entry(value=NOTHING), Entry(value=NOTHING)
+    gap = Entry(value=ratio_words(told.gap), n=str(told.gap.n))
+    return best, value, Entry(value=told.following.label, index=told.following.index), gap
+
+
+def _sentence(told: FormatAnswer) -> Answer:
+    return Answer(topic=told.question.words, words=f"{_words(told)}.")
+
+
+def _words(told: FormatAnswer) -> str:
+    if told.best is None or told.summary is None:
+        return _NO_REQUESTS if told.question.metric == REQUESTS else "not measured"
+    unit = told.question.unit
+    value = amount(told.summary.median, unit)
+    if told.rivals:
+        near = _names([told.best, *told.rivals])
+        few = "" if told.summary.n >= REPETITIONS_MIN else f", fewer than {REPETITIONS_MIN} values"
+        said = f"no difference shown between {near}{few}; the lowest median is {value}"
+    else:
+        said = f"{told.best.label} is best with {value}"
+    if told.following is None or told.gap is None:
+        return said if told.rivals else f"{said}; there is nothing to compare it with"
+    parts = [said, f"{told.following.label} needs {ratio_words(told.gap)} as much"]
+    parts.append(
+        f"what differs: {listed([_difference(each) for each in told.differences])}"
+        if told.differences
+        else "no phase and no counter that was measured tells why"
+    )
+    return "; ".join(parts)
+
+
+def _difference(found: Difference) -> str:
+    values = f"{amount(found.other, found.unit)} beside {amount(found.best, found.unit)}"
+    if found.share is None:
+        return f"{found.name} ({values})"
+    share = "all" if found.share == 1 else f"{found.share:.0%}"
+    return f"{found.name} ({values}, {share} of the difference)"
+
+
+def _names(cells: Sequence[CellView]) -> str:
+    """Labels of candidates; of many the first ones."""
+    labels = [cell.label for cell in cells]
+    kept = LONGEST_LIST - 1
+    if len(labels) > LONGEST_LIST:
+        labels = [*labels[:kept], f"{len(labels) - kept} more"]
+    return listed(labels)
+
+
+def _values(told: FormatAnswer) -> dict[str, Any]:
+    summary, gap = told.summary, told.gap
+    return {
+        "question": told.question.key,
+        "unit": told.question.unit,
+        "best": told.best and clean(told.best.cell),
+        "median": summary and summary.median,
+        "low": summary and summary.low,
+        "high": summary and summary.high,
+        "not_told_apart": [clean(each.cell) for each in told.rivals],
+        "next": told.following and clean(told.following.cell),
+        "ratio": gap and {"ratio": gap.median, "low": gap.low, "high": gap.high, "n": gap.n},
+        "differences": [
+            {
+                "name": each.name,
+                "unit": each.unit,
+                "best": each.best,
+                "next": each.other,
+                "share": each.share,
+            }
+            for each in told.differences
+        ],
+    }
