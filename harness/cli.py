@@ -159,17 +159,23 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
             try:
                 finished = bench.run(request, shown)
             except KeyboardInterrupt as stop:
-                begun = (request.folder / "run.json").exists()
-                name = out or request.folder
-                if not run_folder_mirror.is_url(str(name)):
-                    _tell_loaded(request.folder / "work" / "tables")
-                told = going_on(name) if begun else "nothing was measured yet"
-                raise InterruptionError(told) from stop
+                raise InterruptionError(_kept(request.folder, out)) from stop
+            except OSError as error:  # a full disk, say
+                what = f"{error.filename or request.folder}: {error.strerror}"
+                raise HarnessError(f"{what}; {_kept(request.folder, out)}") from error
         shown.begin("writing the report")
     _report(out or str(finished.folder.path), as_json=target.as_json)
     for engine_, reason in finished.skipped.items():
         print(terminal_text(f"SKIPPED {engine_}: {reason}"), file=sys.stderr)
     _tell_failed(finished.failed)
+
+
+def _kept(folder: Path, out: str | None) -> str:
+    """What is left of a run that did not end, and how to go on with it."""
+    name = out or folder
+    if not run_folder_mirror.is_url(str(name)):
+        _tell_loaded(folder / "work" / "tables")
+    return going_on(name) if (folder / "run.json").exists() else "nothing was measured yet"
 
 
 def _run_job(

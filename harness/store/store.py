@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -185,7 +185,7 @@ class RunFolder:
         """Add a block of samples by a single synced write."""
         told = (replace(each, reason=redact_text(each.reason)) for each in samples)
         block = "".join(f"{sample.to_json()}\n" for sample in told)
-        with self.samples_file.open("ab") as file:
+        with _named(self.samples_file), self.samples_file.open("ab") as file:
             file.write(block.encode(errors="backslashreplace"))
             file.flush()
             os.fsync(file.fileno())
@@ -193,7 +193,7 @@ class RunFolder:
 
     def append_beat(self, beat: Beat) -> None:
         """Add a beat of the canary; it is not synced, which would be a load of its own."""
-        with self.canary_file.open("ab") as file:
+        with _named(self.canary_file), self.canary_file.open("ab") as file:
             file.write(f"{beat.to_json()}\n".encode())
 
     def beats(self) -> list[Beat]:
@@ -286,11 +286,23 @@ def _replace(path: Path, text: str) -> None:
     # What a killed run left may be a link, if the folder came from somebody else.
     temporary.unlink(missing_ok=True)
     # What is not valid Unicode, such as a file name of the command line, is escaped.
-    with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
+    with (
+        _named(path),
+        temporary.open("x", encoding="utf-8", errors="backslashreplace") as file,
+    ):
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors name the file: those of writing and syncing do not."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _temporary(path: Path) -> Path:

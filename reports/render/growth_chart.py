@@ -85,9 +85,13 @@ class Scales:
     def of(cls, measure: Measure, found: Sequence[Line], beyond: Sequence[Beyond] = ()) -> Scales:
         """Choose what suits the lines, and what is drawn beyond them."""
         summaries = [each for line in found for each in line.summaries().values()]
-        summaries += [each.projection for each in beyond]
         values = [value for each in summaries for value in (each.low, each.high)]
-        values += [each.published for each in beyond if each.published]
+        has_zero = min(values) == 0
+        # A projection whose interval begins at zero does not make room for zero.
+        values += [
+            value for each in beyond for value in (each.projection.low, each.projection.high)
+        ]
+        values += [each.published for each in beyond]
         low, high = min(filter(None, values), default=0.0), max(values)
         base, unit = axis_scale(measure.unit, high)
         every = {size for line in found for size in line.values}
@@ -99,7 +103,7 @@ class Scales:
             sizes=sizes,
             highest=high / base,
             lowest=low / base if far else 0.0,
-            has_zero=min(values) == 0,
+            has_zero=has_zero,
             log_x=sizes[-1] >= _FAR_SIZES * sizes[0],
         )
 

@@ -13,6 +13,7 @@ from keymark.harness import cli
 from keymark.harness.engines import jars
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario.schema import scenario_schema
+from keymark.harness.store.store import RunFolder
 
 runner = CliRunner()
 
@@ -115,6 +116,31 @@ def test_mistakes_are_found_before_spark_starts(app, arguments):
     answer = runner.invoke(app, arguments)
     assert isinstance(answer.exception, ScenarioError)
     assert answer.exception.exit_code == 2
+
+
+def test_a_run_whose_disk_is_full_names_the_file_and_says_how_to_go_on(
+    tmp_path, monkeypatch, capsys
+):
+    from keymark.harness.run import bench
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    def measuring(request, _progress):
+        folder = RunFolder.create(request.folder)
+        (request.folder / "run.json").write_text("{}")
+        monkeypatch.setattr("keymark.harness.store.store.os.fsync", full)
+        folder.append([])
+
+    monkeypatch.setattr(bench, "run", measuring)
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "ci", "--set", "dataset.rows=2k"]
+    monkeypatch.setattr("sys.argv", ["/usr/bin/keymark", *words])
+    assert keymark_cli.main([*words, "--out", "here"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: here/samples.jsonl: No space left on device; what was measured is kept in here; "
+        f"go on with: keymark {' '.join(words)} --resume --out here"
+    )
 
 
 @pytest.mark.parametrize("begun", [True, False])
