@@ -127,7 +127,9 @@ def _findings(pairs: Sequence[Pair]) -> list[Answer]:
     """For each measure: with which data the second index takes less, and with which more."""
     made = []
     for key in COMPARED:
-        less, more, same = [], [], []
+        less: list[str] = []
+        more: list[str] = []
+        same: list[str] = []
         for pair in pairs:
             ratio = pair.ratios.get(key)
             if ratio is None:

@@ -47,6 +47,11 @@ def summary_markdown(report: Report) -> str:
 
 def _parts(report: Report) -> list[str]:
     """The parts that only runs with more to compare have."""
+    return [*_of_engines(report), *_of_hudi(report), *_of_data(report), *_of_measuring(report)]
+
+
+def _of_engines(report: Report) -> list[str]:
+    """What runs have to say of several formats and engines."""
     lines = []
     for told in report.formats:
         lines += [_heading("Which format answers which question best", told.name), ""]
@@ -55,28 +60,6 @@ def _parts(report: Report) -> list[str]:
         lines += [_heading("Engines side by side", part.name), ""]
         for chart, verdicts in part.charts:
             lines += [f"### {markdown(chart.title)}", "", *_sentences(verdicts), ""]
-    lines += _of_hudi(report)
-    for compared in report.virtuals:
-        lines += [_heading("Virtual keys", compared.name), "", *_with_findings(compared.shapes)]
-    for found in report.shapes:
-        lines += [_heading("Shapes of data", found.name), "", *_table(found.grid, "shape"), ""]
-        lines += [*_sentences(found.findings), ""]
-    for pair in report.pairs:
-        lines += [_heading(f"Two indexes side by side: {pair.title}", pair.name), ""]
-        lines += _with_findings(pair.tables, "data")
-    for bill in report.compactions:
-        lines += [_heading("What compaction costs", bill.name), "", *_with_findings(bill.tables)]
-    lines += [line for growth in report.growths for line in _growth(growth)]
-    for model in report.models:
-        fits = _table(model.fits, "index and cache")
-        lines += [_heading("Lookup model", model.name), "", *fits, ""]
-        lines += [*_sentences(model.findings), ""]
-    for overhead in report.overheads:
-        lines += [_heading("What measuring costs", overhead.name), "", *_table(overhead.grid)]
-        lines += ["", overhead.verdict, ""]
-    for noise in report.noises:
-        lines += [_heading("The machine's noise", noise.name), "", *_table(noise.grid, "load")]
-        lines += ["", *_sentences(noise.findings), ""]
     return lines
 
 
@@ -90,6 +73,38 @@ def _of_hudi(report: Report) -> list[str]:
     for changed in report.releases:
         lines += [_heading("What changed between releases", changed.name), ""]
         lines += _with_findings(changed.tables, "release")
+    return lines
+
+
+def _of_data(report: Report) -> list[str]:
+    """What runs have to say of several kinds of data and of tables."""
+    lines = []
+    for compared in report.virtuals:
+        lines += [_heading("Virtual keys", compared.name), "", *_with_findings(compared.shapes)]
+    for found in report.shapes:
+        lines += [_heading("Shapes of data", found.name), "", *_table(found.grid, "shape"), ""]
+        lines += [*_sentences(found.findings), ""]
+    for pair in report.pairs:
+        lines += [_heading(f"Two indexes side by side: {pair.title}", pair.name), ""]
+        lines += _with_findings(pair.tables, "data")
+    for bill in report.compactions:
+        lines += [_heading("What compaction costs", bill.name), "", *_with_findings(bill.tables)]
+    return [*lines, *(line for growth in report.growths for line in _growth(growth))]
+
+
+def _of_measuring(report: Report) -> list[str]:
+    """The model that runs were fitted to, and how far they can be trusted."""
+    lines = []
+    for model in report.models:
+        fits = _table(model.fits, "index and cache")
+        lines += [_heading("Lookup model", model.name), "", *fits, ""]
+        lines += [*_sentences(model.findings), ""]
+    for overhead in report.overheads:
+        lines += [_heading("What measuring costs", overhead.name), "", *_table(overhead.grid)]
+        lines += ["", overhead.verdict, ""]
+    for noise in report.noises:
+        lines += [_heading("The machine's noise", noise.name), "", *_table(noise.grid, "load")]
+        lines += ["", *_sentences(noise.findings), ""]
     return lines
 
 
