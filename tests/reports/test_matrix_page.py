@@ -84,7 +84,7 @@ def test_lines_have_their_names_at_their_ends_in_every_panel(published):
     (tag,) = [chart for chart in growth.charts if chart.key == "growth_tag"]
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", tag.drawing.bare_svg)
     assert all(texts.count(index) == 2 for index in INDEXES)
-    assert {"random, seconds", "skewed, seconds", "20,000", "320,000"} <= set(texts)
+    assert {"random, seconds", "skewed, seconds", "20 k", "320 k"} <= set(texts)
     assert growth.heading == "As table and batches grow"
 
 

@@ -2,6 +2,7 @@
 
     peak.py ROWS FOLDER         PSS of the process tree, sampled five times a second
 
+A base file has 500,000 rows whatever the table's size: a step's bound is one of files, not of rows.
 Every step runs in a process of its own, so that no step is charged for what an earlier one left.
 Figures of finished steps are in FOLDER/peaks.jsonl, and as a table in peaks.md: after a kill the
 same command goes on with the step that was cut off, which the table takes back first. The tables
@@ -29,7 +30,9 @@ from keymark.datasets.specs.spec import load_spec
 from keymark.table.runtime.spark import session
 
 _SAMPLE_SECONDS = 0.2
-_BATCH, _DELETED = 400_000, 10_000
+_BATCH, _LARGE, _DELETED = 400_000, 20_000_000, 10_000
+_PARTITION = 1_000_000
+"""Rows of a partition."""
 _KINDS = ("driver", "java", "workers", "all")
 
 
@@ -53,13 +56,14 @@ class Bench:
         return self.folder / f"savepoint-{self.shards}"
 
     def dataset(self, batch: int) -> GeneratedDataset:
-        """Rows in 100 partitions; batches of so many rows, half of them new, in the newest ones."""
-        newest = 5 if batch <= _BATCH else 20
+        """Batches of so many rows: half of them new, the others in the newest partitions."""
+        partitions = max(1, self.rows // _PARTITION)
+        newest = min(5 if batch <= _BATCH else 20, partitions)
         half = batch // 2
         settings = {
             "rows": self.rows,
             "seed": 1,
-            "date_partitions": 100,
+            "date_partitions": partitions,
             "updates": half,
             "inserts": half,
             "deletes": min(_DELETED, self.rows // 100),
@@ -149,7 +153,7 @@ Step = tuple[int, Callable[[Bench], str]]
 
 def steps(rows: int) -> dict[str, Step]:
     """By name: shards of the record index, and what is done."""
-    hot, large = hot_rows(rows), rows // 5
+    hot, large = hot_rows(rows), min(_LARGE, 2 * rows)
     return {
         "load, 64 shards": (64, load),
         "check, 64 shards": (64, check),
