@@ -156,13 +156,8 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
                 kept=kept,
                 noise=NoiseCheck(wait_s=target.when_quiet_s),
             )
-            try:
+            with _telling_what_is_kept(request.folder, out):
                 finished = bench.run(request, shown)
-            except KeyboardInterrupt as stop:
-                raise InterruptionError(_kept(request.folder, out)) from stop
-            except OSError as error:  # a full disk, say
-                what = f"{error.filename or request.folder}: {error.strerror}"
-                raise HarnessError(f"{what}; {_kept(request.folder, out)}") from error
         shown.begin("writing the report")
     _report(out or str(finished.folder.path), as_json=target.as_json)
     for engine_, reason in finished.skipped.items():
@@ -170,12 +165,22 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
     _tell_failed(finished.failed)
 
 
-def _kept(folder: Path, out: str | None) -> str:
-    """What is left of a run that did not end, and how to go on with it."""
-    name = out or folder
-    if not run_folder_mirror.is_url(str(name)):
-        _tell_loaded(folder / "work" / "tables")
-    return going_on(name) if (folder / "run.json").exists() else "nothing was measured yet"
+@contextmanager
+def _telling_what_is_kept(folder: Path, out: str | None) -> Iterator[None]:
+    """Make Ctrl-C and a full disk, say, end a run in one line with how to go on with it."""
+    try:
+        yield
+    except (KeyboardInterrupt, OSError) as end:
+        name = out or folder
+        if not run_folder_mirror.is_url(str(name)):
+            _tell_loaded(folder / "work" / "tables")
+        begun = (folder / "run.json").exists()
+        kept = going_on(name) if begun else "nothing was measured yet"
+        if isinstance(end, KeyboardInterrupt):
+            raise InterruptionError(kept) from end
+        place = end.filename or folder
+        what = f"{place}: {end.strerror}" if end.strerror else str(end)
+        raise HarnessError(f"{what}; {kept}") from end
 
 
 def _run_job(
@@ -201,10 +206,8 @@ def _run_job(
                 kept=kept,
                 noise=NoiseCheck(wait_s=target.when_quiet_s),
             )
-            try:
+            with _telling_what_is_kept(request.folder, target.out):
                 finished = jobs.measure(request, shown)
-            except KeyboardInterrupt as stop:
-                raise InterruptionError(going_on(target.out or request.folder)) from stop
         shown.begin("writing the report")
     _report(target.out or str(finished.folder.path), as_json=target.as_json)
     for note in finished.notes:
@@ -273,11 +276,8 @@ def kernels(
     path = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-kernels"
     folder = RunFolder.open(path) if resume else RunFolder.create(path)
     folder.refuse_links()
-    try:
-        with Shown() as shown:
-            kernels_.measure(engines, folder, shown, repetitions)
-    except KeyboardInterrupt as stop:
-        raise InterruptionError(going_on(path)) from stop
+    with _telling_what_is_kept(path, None), Shown() as shown:
+        kernels_.measure(engines, folder, shown, repetitions)
     print(json.dumps({"run_id": path.name}) if as_json else path)
 
 

@@ -104,10 +104,10 @@ def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Re
     _write_charts(charts, report.charts, facts.lettering(runs))
     by_id = {clean(run.run_id): run for run in runs}
     for run_id, found in page.owned_charts(report):
-        of = [by_id[run_id]]
+        sources = [by_id[run_id]]
         if any(each.key.startswith(GROWTH_PREFIX) for each in found):
-            of += further
-        _write_charts(charts, found, facts.lettering(of))
+            sources += further
+        _write_charts(charts, found, facts.lettering(sources))
     for choice in report.choices:
         write(target / "report" / choice.file, which_index_markdown(choice))
     if report.outcomes:

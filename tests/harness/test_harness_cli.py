@@ -143,6 +143,18 @@ def test_a_run_whose_disk_is_full_names_the_file_and_says_how_to_go_on(
     )
 
 
+def test_an_error_of_the_system_without_a_file_is_told_as_it_is(tmp_path, monkeypatch, capsys):
+    from keymark.harness.run import bench
+
+    def unreachable(_request, _progress):
+        raise OSError("no route to the store")
+
+    monkeypatch.setattr(bench, "run", unreachable)
+    assert keymark_cli.main(["run", "ci", "--out", str(tmp_path / "here")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "error: no route to the store; nothing was measured yet"
+
+
 @pytest.mark.parametrize("begun", [True, False])
 def test_an_interrupted_run_says_how_to_go_on(tmp_path, monkeypatch, capsys, begun):
     from keymark.harness.run import bench
