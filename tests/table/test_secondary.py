@@ -30,7 +30,6 @@ from keymark.table.cli import app
 from keymark.table.errors import InputError, StorageError, TableWarning, UnsupportedTableError
 from keymark.table.values import find, merges, upkeep
 from keymark.table.values.indexed import Indexed
-from keymark.table.values.runs import FilesOfRun
 
 FOLDER = ".hoodie/.keymark/secondary"
 VALUES = ["a", "ab", "b", "ü", "😀", None]
@@ -301,14 +300,6 @@ def test_a_damaged_run_that_is_to_be_merged_is_replaced(table, monkeypatch):
     assert damaged not in runs(root)
     assert_exact(table, root)
     assert table.check().ok
-
-
-def test_due_merges_take_small_runs_only():
-    run, due = functools.partial(FilesOfRun, "", (), size=0), merges.due_merges
-    assert due([run(entries=1)] * 8, hashed=False) == []
-    large = run(entries=merges._LARGEST_ENTRIES)
-    (members,) = due([large, *[run(entries=1)] * 9, large], hashed=False)
-    assert sorted(members) == list(range(1, 10))
 
 
 def test_an_index_of_many_runs_is_built_anew(table, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a merge notes of indexed values, beside the differences of Python's sets.
+"""What a merge notes of indexed values, beside the differences of Python's sets; runs due to merge.
 
 Strategy: random rows of a slice, of which some stay, some are replaced and some go; null, NaN and
 repeated values among them.
@@ -6,14 +6,18 @@ repeated values among them.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keymark.table.layout.model import BaseFile
+from keymark.table.values import merges
 from keymark.table.values.changes import first_values, value_changes
 from keymark.table.values.indexed import Indexed
+from keymark.table.values.runs import FilesOfRun
 
 KINDS = {
     "text": (pa.string(), ["", "a", "ab", "ü", None]),
@@ -78,3 +82,11 @@ def test_all_values_of_a_new_file_came(stored):
 def test_nothing_is_noted_where_nothing_is_indexed():
     slices = (slice_of("1"), table_of([])), (slice_of("2"), table_of([]))
     assert value_changes((), *slices, np.empty(0, np.int64)) == ()
+
+
+def test_due_merges_take_small_runs_only():
+    run, due = functools.partial(FilesOfRun, "", (), size=0), merges.due_merges
+    assert due([run(entries=1)] * 8, hashed=False) == []
+    large = run(entries=merges._LARGEST_ENTRIES)
+    (members,) = due([large, *[run(entries=1)] * 9, large], hashed=False)
+    assert sorted(members) == list(range(1, 10))

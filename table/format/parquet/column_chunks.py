@@ -89,8 +89,8 @@ def check_chunk(
         return
     left, values = chunk.metadata.total_uncompressed_size, 0
     for header, start, _ in page_headers(bytes(data), range(chunk.size), name):
-        kind = header.get(_TYPE, -1)
-        inner = header.get(_HEADERS.get(kind, -1))
+        kind = header.get(_TYPE)
+        inner = header.get(_HEADERS.get(kind, -1)) if isinstance(kind, int) else None
         if not isinstance(inner, dict):
             raise CorruptFileError(name, chunk.start + start, f"a page of type {kind}")
         left -= header[_UNCOMPRESSED]

@@ -138,6 +138,15 @@ def test_levels_of_no_number_of_bytes_are_damage():
         list(chunk_pages(header, range(len(header)), "GZIP", "x"))
 
 
+def test_a_page_header_whose_type_is_a_struct_is_damage():
+    content = bytearray(written(pa.table({"k": ["a"] * 30})))
+    assert content[4:6] == b"\x15\x00", "an i32 of field 1"
+    content[4] = 0x1C
+    metadata = read_footer(BytesReader(name="x", data=bytes(content))).metadata
+    with pytest.raises(CorruptFileError, match=r"a page of type \{\}"):
+        plain_strings(BytesReader(name="x", data=bytes(content)), metadata, "k")
+
+
 @given(st.data())
 def test_damage_is_a_typed_error(data):
     """Of pages and of the footer, but columns are looked at by the good footer.
