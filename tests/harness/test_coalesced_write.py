@@ -24,7 +24,7 @@ WRITE = f"""
 import sys
 from pyspark.sql import SparkSession
 
-path, jar, tasks = sys.argv[1], sys.argv[2], int(sys.argv[3])
+path, jar, streaming, tasks = *sys.argv[1:4], int(sys.argv[4])
 spark = (
     SparkSession.builder.master("local[2]").appName("write")
     .config("spark.driver.extraClassPath", jar)
@@ -43,6 +43,7 @@ options = {{
     "hoodie.datasource.write.operation": "bulk_insert",
     "hoodie.index.type": "RECORD_INDEX",
     "hoodie.metadata.record.index.enable": "true",
+    "hoodie.metadata.streaming.write.enabled": streaming,
 }}
 writer = rows.repartition({TASKS}, "id").coalesce(tasks).write.format("hudi")
 writer.options(**options).mode("overwrite").save(path)
@@ -50,10 +51,12 @@ spark.stop()
 """
 
 
-def test_a_write_behind_a_coalesce_is_named_by_its_stage(capsys, tmp_path):
+@pytest.mark.parametrize("streaming", ["true", "false"])
+def test_a_write_behind_a_coalesce_is_named_by_its_stage(capsys, tmp_path, streaming):
     if missing := jars.missing_bundle(RELEASE):
         pytest.skip(missing)
     (tmp_path / "write.py").write_text(WRITE)
+    command = f"{sys.executable} write.py {{work}}/trips {jars.bundle(RELEASE)} {streaming}"
     (tmp_path / "job.toml").write_text(
         dedent(f"""\
         [job]
@@ -66,7 +69,7 @@ def test_a_write_behind_a_coalesce_is_named_by_its_stage(capsys, tmp_path):
 
         [[job.step]]
         name = "write"
-        command = "{sys.executable} write.py {{work}}/trips {jars.bundle(RELEASE)} {{tasks}}"
+        command = "{command} {{tasks}}"
         """)
     )
     out = tmp_path / "pair"
