@@ -161,8 +161,6 @@ def _taken(run: StepRun) -> tuple[Values, str | None]:
     """The numbers of a step, and what is wrong with its result."""
     if run.step.name in (LOOKUP, LOOKUP_AGAIN, LOOKUP_FEW):
         return _lookup(run)
-    if run.step.kind == POINT_QUERY and is_native(run.cell.engine):
-        return _point_scan(run)
     if run.step.kind in (POINT_QUERY, POINT_QUERY_SPARK, POINT_QUERY_OPTIMIZED):
         return _point_query(run)
     if run.step.name == COLUMN_QUERY:
@@ -300,35 +298,39 @@ def _lookup(run: StepRun) -> tuple[Values, str | None]:
     return values, mistake
 
 
-def _point_scan(run: StepRun) -> tuple[Values, str | None]:
-    """Read the row of a key without Spark, as a Python program does."""
+def _point_query(run: StepRun) -> tuple[Values, str | None]:
+    """Read the row of a key: by a scan where Keymark's engines take it so, or by `read`."""
     key = run.inputs.point_key(run.trial.repetition)
+    is_scan = run.step.kind == POINT_QUERY and is_native(run.cell.engine)
+    values, rows = _scanned(run, key) if is_scan else _read(run, key)
+    values["total", "keys"] = 1
+    is_optimized = run.step.name == POINT_QUERY_OPTIMIZED
+    columns = _checked_columns(run)
+    expected = independent.find(run.files(), key, columns, base_files_only=is_optimized)
+    return values, verify.point_mistake(rows, expected)
+
+
+def _scanned(run: StepRun, key: str) -> tuple[Values, list[Mapping[str, Any]]]:
+    """Read the rows of a key without Spark, as a Python program does, on the clock."""
     table = scannable(run.table)
     with run.timed() as values:
         plan = table.scan(keys=[key])
         found = plan.to_arrow()
     values["total", "files_read"] = len(plan.files)
-    values["total", "keys"] = 1
-    expected = independent.find(run.files(), key, _checked_columns(run))
-    return values, verify.point_mistake(found.to_pylist(), expected)
+    return values, found.to_pylist()
 
 
-def _point_query(run: StepRun) -> tuple[Values, str | None]:
-    """Read the row of a key by Spark, or by the library that an engine is."""
-    key = run.inputs.point_key(run.trial.repetition)
+def _read(run: StepRun, key: str) -> tuple[Values, list[Mapping[str, Any]]]:
+    """Read the rows of a key by Spark, or by the library that an engine is, on the clock."""
     is_optimized = run.step.name == POINT_QUERY_OPTIMIZED
     read = merge_on_read(run.table).read_optimized if is_optimized else run.table.read
     with run.timed() as values:
         frame = read(keys=[key])
         found = frame.collect()
-    rows: list[Mapping[str, Any]] = [row.asDict() for row in found]
     # Spark names the files that it reads itself; tasks that read from a store name none.
     if opened := len(frame.inputFiles()):
         values["total", "files_read"] = opened
-    values["total", "keys"] = 1
-    columns = _checked_columns(run)
-    expected = independent.find(run.files(), key, columns, base_files_only=is_optimized)
-    return values, verify.point_mistake(rows, expected)
+    return values, [row.asDict() for row in found]
 
 
 def _column_query(run: StepRun) -> tuple[Values, str | None]:

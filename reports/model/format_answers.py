@@ -20,8 +20,8 @@ from statistics import median
 
 from keymark.harness.engines import format_name, is_native, library_name
 from keymark.harness.store.units import METRICS, Unit
-from keymark.reports.model.projection import UPSERT, CellView, Trial
 from keymark.reports.model.measures import LAST, PHASES, Measure, measures_of
+from keymark.reports.model.projection import UPSERT, CellView, Trial
 from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
 
 COMPACTION = "compact_rows"

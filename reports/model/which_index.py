@@ -16,8 +16,8 @@ from keymark.indexes import installed
 from keymark.indexes.spec import UNKNOWN, IndexSpec
 from keymark.reports.model import facts
 from keymark.reports.model.data_points import by_data, leading, words_of
-from keymark.reports.model.projection import CellView, Run, Trial, cell_order
 from keymark.reports.model.measures import BY_KEY, Measure
+from keymark.reports.model.projection import CellView, Run, Trial, cell_order
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, spread
 from keymark.reports.render.text import clean, listed

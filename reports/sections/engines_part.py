@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from keymark.harness.engines import NATIVE
-from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.measures import BY_KEY, Measure, measures_of
+from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.engines_chart import PREFIX, engines_chart
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.format_values import amount, digits

@@ -52,6 +52,7 @@ BUILT_IN = {
     "secondary_index": QUICKSTART[:1],
     "shuffle": QUICKSTART,
     "skew": QUICKSTART[:1],
+    "speed": QUICKSTART[:1],
     "tagging": tuple(name for name in EVERY if name in engine_indexes("hudi@0.15.0")),
     "virtual_keys": QUICKSTART,
     "write_latency": QUICKSTART,
@@ -88,7 +89,7 @@ def test_the_matrix_of_indexes_compares_shapes_sizes_and_batches_on_equal_terms(
     assert specs["skewed"].partition_kind.sizes == "zipf"
     assert not any(spec.count(spec.moves) for spec in specs.values())
     steps = [step.name for step in workload.steps(loaded.workload)]
-    assert steps == ["upsert_1", "lookup", "point_query"]
+    assert steps == ["upsert_1", "lookup", "point_query", "point_query_spark"]
 
 
 def test_tagging_gives_both_engines_the_same_cells():
@@ -124,7 +125,33 @@ def test_virtual_keys_differ_from_stored_ones_in_nothing_else():
         "composite": "sequence",
     }
     steps = [step.name for step in workload.steps(loaded.workload)]
-    assert steps == ["upsert_1", "lookup", "point_query"]
+    assert steps == ["upsert_1", "lookup", "point_query", "point_query_spark"]
+
+
+def test_speed_measures_two_batches_and_two_lookups_in_the_same_engines():
+    loaded = scenario.load("speed")
+    cells = [cell.cell_id for cell in matrix.expand(loaded)]
+    engines = ("native", "hudi@0.15.0", "hudi@1.2.0-v6")
+    batches = (100, 30_000)
+    assert sorted(cells) == sorted(f"{e}/record/batch-{n}" for e in engines for n in batches)
+    steps = workload.steps(loaded.workload)
+    queries = ["point_query", "point_query_spark"]
+    assert [step.name for step in steps] == ["upsert_1", "lookup", *queries, "lookup_few"]
+    taken = {
+        cell.partition("/")[0]: [
+            step.name for step in steps if step.is_taken(cell, repetition=1, warmup=False)
+        ]
+        for cell in cells
+    }
+    assert queries[1] in taken["native"]
+    assert all(queries[1] not in taken[engine] for engine in engines[1:])
+
+
+def test_a_lookup_of_few_keys_needs_as_many():
+    sets = ["workload.lookup_present=60", "workload.lookup_absent=20"]
+    with pytest.raises(ScenarioError, match=r"workload\.lookup_few: at most"):
+        scenario.load("ci", sets=[*sets, "workload.lookup_few=81"])
+    assert scenario.load("ci", sets=[*sets, "workload.lookup_few=80"]).workload.lookup_few == 80
 
 
 def test_indexes_of_variants_are_checked():
