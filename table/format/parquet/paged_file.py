@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -63,6 +63,8 @@ class PagedFile:
         chunks: of each row group and column.
         starts: the first row of each page, and the number of rows. (pages + 1,).
         firsts: the first page of each row group, and the number of pages. (groups + 1,).
+        metas: the ColumnMetaData of chunks, by row group and column, as far as they were looked at;
+            the sets of `alike` share them.
     """
 
     name: str
@@ -71,6 +73,7 @@ class PagedFile:
     chunks: Sequence[Sequence[Chunk]]
     starts: _Numbers
     firsts: _Numbers
+    metas: dict[tuple[int, int], RawFields] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -132,8 +135,10 @@ class PagedFile:
             if "." not in leaf and _are_all(rows, body):
                 sets.setdefault(rows, []).append(leaf)
         names = [leaf.partition(".")[0] for leaf in leaves]
+        metas: dict[tuple[int, int], RawFields] = {}
         return [
-            (columns, cls._by_pages(body, chunks, names, rows)) for rows, columns in sets.items()
+            (columns, replace(cls._by_pages(body, chunks, names, rows), metas=metas))
+            for rows, columns in sets.items()
         ]
 
     @classmethod
@@ -228,7 +233,9 @@ class PagedFile:
                 parts: list[bytes | memoryview] = []
                 if name in columns:
                     codec, parts = self._pages(group, column, members)
-                meta = self.body.meta(group, column)
+                if (group, column) not in self.metas:
+                    self.metas[group, column] = self.body.meta(group, column)
+                meta = self.metas[group, column]
                 kept = {number: meta[number] for number in (TYPE, ENCODINGS, PATH)}
                 size = sum(map(len, parts))
                 kept |= {
