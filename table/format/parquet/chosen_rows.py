@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.base_file import read_columns
 from keymark.table.format.parquet.checksums import Checksums
 from keymark.table.format.parquet.paged_file import PagedFile
@@ -50,7 +51,11 @@ def chosen_rows(
         # Where each of the pages starts in what is read.
         starts = np.cumsum(sizes) - sizes
         local = rows - paged.starts[places] + starts[np.searchsorted(pages, places)]
-        taken = paged.read(pages.tolist(), columns).take(pa.array(local))
+        stored = paged.read(pages.tolist(), columns)
+        if stored.num_rows != sizes.sum():
+            detail = f"pages of {', '.join(columns)} with {stored.num_rows} of {sizes.sum()} rows"
+            raise CorruptFileError(file.name, 0, detail)
+        taken = stored.take(pa.array(local))
         found.update(zip(columns, taken.columns, strict=True))
     rest = [name for leaf in leaves if (name := leaf.partition(".")[0]) not in found]
     if rest:
