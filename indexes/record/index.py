@@ -91,7 +91,8 @@ class RecordIndex(LookupIndex):
         asked = [number for number in range(len(shards)) if len(rows[number])]
         if _floods([shards[n].slice for n in asked], len(keys), context):
             shards = tuple(replace(shard, cache=None) for shard in shards)
-        cores = context.runner.cores
+        # Few keys are no ranges, however many cores there are: the session need not be asked.
+        cores = context.runner.cores if len(keys) >= 2 * _RANGE_KEYS_MIN else 1
         ranges = [
             (shards[n], part)
             for n in asked
