@@ -236,7 +236,12 @@ class EnginePool:
         }
 
     def _starts(self, name: str, process: SparkProcess | LibraryProcess) -> bool:
-        """Start a process, which ends with the pool; one that does not come up is broken."""
+        """Start a process, which ends with the pool; one that does not come up is broken.
+
+        What is expected to take long may be silent for longer: loading and verifying its table.
+        """
+        trial_s = 60.0 * self._scenario.schedule.trial_minutes
+        process.longest_s = max(process.longest_s, trial_s)
         try:
             self.told[name] = process.start()
         except CellError as error:

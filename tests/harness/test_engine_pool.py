@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from keymark.harness.engines import engine_pool, jars
+from keymark.harness.engines.pipe import PATIENCE_S
 from keymark.harness.errors import HarnessError
+from keymark.harness.scenario import scenario
 from keymark.table.errors import UnsupportedTableError
 
 
@@ -52,3 +55,12 @@ def test_what_hudi_cannot_be_asked_is_left_out_and_the_rest_is_measured(monkeypa
     assert engine_pool.missing(["hudi@1.1.1"], ["record", "bucket"]) == {}
     with pytest.raises(HarnessError, match="knows no absent one"):
         engine_pool.missing(["hudi@1.1.1"], ["bucket"], absent_keys=5)
+
+
+@pytest.mark.parametrize(("minutes", "longest"), [(0, PATIENCE_S), (10, PATIENCE_S), (120, 7200)])
+def test_a_process_may_be_silent_for_as_long_as_a_trial_takes(minutes, longest, tmp_path):
+    said = scenario.load("ci", sets=[f"schedule.trial_minutes={minutes}"])
+    pool = engine_pool.EnginePool(said, tmp_path, tmp_path, tables=None)
+    process = SimpleNamespace(longest_s=PATIENCE_S, start=dict, close=lambda: None)
+    assert pool._starts("hudi@1.2.0", process)
+    assert process.longest_s == longest
