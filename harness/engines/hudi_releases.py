@@ -20,6 +20,9 @@ from dataclasses import dataclass
 BASE_VERSION = 6
 """The table version that Keymark writes, and that every release can make."""
 
+WRITE_VERSION = "hoodie.write.table.version"
+"""Hudi's option for the version of the tables that it makes."""
+
 BUNDLED = ("0.15.0", "1.0.1", "1.0.2", "1.1.1", "1.2.0")
 """The releases with a bundle for Spark 3.5 in Maven Central, ascending.
 
