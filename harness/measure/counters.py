@@ -19,6 +19,7 @@ _COUNTED = (
     "shuffle_read_bytes",
     "shuffle_read_records",
     "task_records_max",
+    "jobs",
     _LAST,
 )
 """Of a step those of `total` are written last, and of these `tasks`; see `unfinished`."""

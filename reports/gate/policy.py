@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TIME_TOLERANCE = 0.05
 """Relative growth of a time that a gate finds, where a policy names no other."""
 
-UNSTEADY = ("tasks", "input_bytes", "shuffle_write_bytes", "shuffle_read_bytes")
+UNSTEADY = ("jobs", "tasks", "input_bytes", "shuffle_write_bytes", "shuffle_read_bytes")
 """Counters that differ between two repetitions of real Hudi, and are advisory there."""
 
 UNSTEADY_REQUESTS = ("get_requests", "head_requests")
