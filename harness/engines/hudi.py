@@ -149,7 +149,8 @@ class HudiTable:
         """The index of the writer's options, and of the table where it must be built there."""
         spec, said = measured_specs()[self.index], self.options[INDEX_TYPE]
         facts = independent.facts(self.tables.seen(self.path))
-        partition = spec.partition_in(facts.version)
+        # Where a release makes such an index in a table of another version, it is there as well.
+        partition = spec.hudi_partition or spec.partition_in(facts.version)
         if partition is not None:
             is_built = partition in facts.partitions_of_metadata
             return NamedIndex(index=self.index if is_built else "none")
@@ -162,17 +163,17 @@ class HudiTable:
         others the index is read by Hudi (`hudi_index_check`).
         """
         here = self.tables.seen(self.path)
-        facts = independent.facts(here)
-        if facts.is_merge_on_read or facts.version > hudi_releases.BASE_VERSION:
+        facts, spec = independent.facts(here), measured_specs()[self.index]
+        is_later = facts.is_merge_on_read or facts.version > hudi_releases.BASE_VERSION
+        if is_later or spec.hudi_partition:
             counts = self.child.call(
                 "check_index",
                 path=self.place,
                 options=self.options,
-                in_partitions=not measured_specs()[self.index].is_global,
+                in_partitions=not spec.is_global,
             )
             return IndexCounts(**counts)
-        kind = measured_specs()[self.index].table_type
-        return Table.open(str(here), options={INDEX_TYPE: kind}).check()
+        return Table.open(str(here), options={INDEX_TYPE: spec.table_type}).check()
 
     @property
     def leaves_deletes(self) -> bool:

@@ -48,13 +48,27 @@ def test_with_nothing_left_there_is_no_run():
 def test_what_hudi_cannot_be_asked_is_left_out_and_the_rest_is_measured(monkeypatch):
     monkeypatch.setattr(jars, "missing_bundle", lambda _: None)
     named = ["record", "bucket", "hbase"]
-    found = engine_pool.missing(["hudi@1.1.1"], named, absent_keys=5)
+    absent = engine_pool.Asked(absent_keys=5)
+    found = engine_pool.missing(["hudi@1.1.1"], named, asked=absent)
     assert found.keys() == {"hudi@1.1.1/bucket", "hudi@1.1.1/hbase"}
     assert "lookup_absent=0` measures it" in found["hudi@1.1.1/bucket"]
     assert "hudi@1.1.1 has no index hbase (it has record," in found["hudi@1.1.1/hbase"]
     assert engine_pool.missing(["hudi@1.1.1"], ["record", "bucket"]) == {}
     with pytest.raises(HarnessError, match="knows no absent one"):
-        engine_pool.missing(["hudi@1.1.1"], ["bucket"], absent_keys=5)
+        engine_pool.missing(["hudi@1.1.1"], ["bucket"], asked=absent)
+
+
+def test_a_release_can_be_asked_for_what_it_is_known_not_to_have(monkeypatch):
+    monkeypatch.setattr(jars, "missing_bundle", lambda _: None)
+    named = ["record", "partitioned_record"]
+    engines = ["hudi@0.15.0", "hudi@1.2.0-v6"]
+    found = engine_pool.missing(engines, named)
+    assert found.keys() == {f"{engine}/partitioned_record" for engine in engines}
+    asked = engine_pool.Asked(refused=True)
+    assert engine_pool.missing(engines, named, asked=asked) == {}
+    # An index that no release has is not asked.
+    found = engine_pool.missing(engines[:1], ["record", "compact"], asked=asked)
+    assert found.keys() == {"hudi@0.15.0/compact"}
 
 
 @pytest.mark.parametrize(("minutes", "longest"), [(0, PATIENCE_S), (10, PATIENCE_S), (120, 7200)])

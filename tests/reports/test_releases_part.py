@@ -9,6 +9,7 @@ from synthetic_runs import sample, write_run
 
 from keymark.reports.model.projection import load
 from keymark.reports.publish import publish
+from keymark.reports.sections.outcomes_part import outcomes_part
 from keymark.reports.sections.releases_part import releases_part
 
 OLD, NEW, NEWER = "hudi@1.0.2", "hudi@1.1.1", "hudi@1.2.0"
@@ -155,6 +156,16 @@ def outcomes_of(tmp_path, given, info=None):
     return published.report.outcomes, (path / "report" / "outcomes.md").read_text()
 
 
+def test_an_index_that_a_release_lacks_is_refused_in_its_own_words(tmp_path):
+    said = "IllegalArgumentException: No enum constant IndexType.RECORD_LEVEL_INDEX"
+    lacking = wrong(f"failed: CellError: {said}", step="bulk_insert")
+    given = [(NEWER, "partitioned_record", {}), (OLD, "partitioned_record", lacking)]
+    found, told = outcomes_of(tmp_path, given)
+    marks = {row.label: row.entries[1].value for row in found.grid.rows}
+    assert marks == {OLD: "refused", NEWER: "verified"}
+    assert said in told
+
+
 def wrong(reason, **more):
     return {"verified": False, "reason": reason, **more}
 
@@ -215,6 +226,21 @@ def test_what_fails_is_told_with_the_steps_that_lead_there_and_a_command(tmp_pat
         "--set workload.rounds=2 --set workload.lookup_present=0 --set workload.point_query=false"
     )
     assert f"These alone: `{reason.command}`" in told
+
+
+def test_other_variants_are_left_out_of_the_command(tmp_path):
+    shared = {"engine": NEW, "index": "record"}
+    samples = [
+        sample(cell=f"{NEW}/record/cow", **shared),
+        sample(cell=f"{NEW}/record/mor", **shared, **wrong("failed: no", step="bulk_insert")),
+        sample(cell=f"{OLD}/record/cow", **shared | {"engine": OLD}),
+    ]
+    (run,) = load([write_run(tmp_path / "run", samples, {"run_id": "r1"})])
+    (reason,) = outcomes_part([run]).reasons
+    assert reason.command == (
+        f"keymark run hudi_matrix --engine {NEW} --index record "
+        "--set 'table.variant_indexes.cow=[]'"
+    )
 
 
 def test_a_lookup_that_fails_needs_no_other_reads(tmp_path):
