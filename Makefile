@@ -80,6 +80,8 @@ test-faults: install ## all fault campaigns, hours of them; goes on where it sto
 jars: install ## the releases of Apache Hudi that the tests ask, its S3 client, and the engines without Spark
 	$(BIN)/python run_bench.py engine install hudi@0.15.0 hudi@1.1.1 hudi@1.2.0 s3a
 	$(BIN)/python run_bench.py engine install deltalake@1.6.6 pyiceberg@0.12.0
+	# Last, since fewest tests ask it: CI gives all of this four minutes.
+	$(BIN)/python run_bench.py engine install hudi@1.0.2
 
 interop: jars ## every cell of Keymark with real Apache Hudi, both ways
 	$(BIN)/python -m pytest tests/interop --interop-full

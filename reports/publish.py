@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from keymark.reports.sections.growth_part import PREFIX as GROWTH_PREFIX
 from keymark.reports.sections.model_part import PREFIX as MODEL_PREFIX
 from keymark.reports.sections.page import Report
 from keymark.reports.sections.summary_page import (
+    compaction_markdown,
     outcomes_markdown,
     pair_markdown,
     releases_markdown,
     summary_markdown,
+    variants_markdown,
     which_index_markdown,
 )
 from keymark.reports.stats.noise import PREFIX as NOISE_PREFIX
@@ -53,8 +56,8 @@ def publish(
 
     Writes `report/index.html`, `report/charts/*.svg` and `*.png`, `summary.md`, `summary.json`,
     `samples.csv`, and where a run has what they tell `report/which_index.md`, `outcomes.md`,
-    `releases.md` and `two_indexes.md` beside it. All are derived: writing them again replaces them,
-    and nothing reads them back.
+    `releases.md`, `variants.md`, `two_indexes.md` and `compaction.md` beside it. All are derived:
+    writing them again replaces them, and nothing reads them back.
 
     Args:
         paths: run folders, at least one.
@@ -98,7 +101,7 @@ def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Re
     stale = [
         each for name in names for end in ("svg", "png") for each in charts.glob(f"{name}.{end}")
     ]
-    pages = ("which_index*", "outcomes", "releases*", "two_indexes*")
+    pages = ("which_index*", "outcomes", "releases*", "variants*", "two_indexes*", "compaction*")
     for each in (*stale, *(old for name in pages for old in charts.parent.glob(f"{name}.md"))):
         each.unlink()
     _write_charts(charts, report.charts, facts.lettering(runs))
@@ -116,12 +119,18 @@ def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Re
         clean(run.run_id): (part, run.file_suffix)
         for run, part in zip(runs, report.runs, strict=True)
     }
-    for changed in report.releases:
-        part, suffix = parts_of[changed.run_id]
-        write(target / "report" / f"releases{suffix}.md", releases_markdown(changed, part))
-    for pair in report.pairs:
-        part, suffix = parts_of[pair.run_id]
-        write(target / "report" / f"two_indexes{suffix}.md", pair_markdown(pair, part))
+    documents = [
+        *((each.run_id, "releases", partial(releases_markdown, each)) for each in report.releases),
+        *((each.run_id, "variants", partial(variants_markdown, each)) for each in report.variants),
+        *((each.run_id, "two_indexes", partial(pair_markdown, each)) for each in report.pairs),
+        *(
+            (each.run_id, "compaction", partial(compaction_markdown, each))
+            for each in report.compactions
+        ),
+    ]
+    for run_id, name, printed in documents:
+        part, suffix = parts_of[run_id]
+        write(target / "report" / f"{name}{suffix}.md", printed(part))
     index = target / "report" / "index.html"
     write(index, page.html(report))
     return index

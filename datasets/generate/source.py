@@ -3,7 +3,8 @@
 Updates are sampled rows with the ordering column raised by 1 (a timestamp by its unit); inserts are
 copies of sampled rows with a new key: `-k<n>` appended to a text, or a number above the greatest;
 deletes are sampled rows that the same round does not update. Samples are images of keyed
-permutations, so counts are exact.
+permutations, so counts are exact. A key may be in several partitions: each of its rows is changed
+for itself, as with an index that looks for a key in its partition only.
 The model of the table is three numbers per row: the source row that it copies, by how much its
 ordering value is raised, and the number of its new key.
 """
@@ -158,11 +159,16 @@ class SourceDataset:
         absent: int,
         deleted: bool,
     ) -> pa.Table:
-        """Key columns and `expect_present`; see `Dataset.sample_keys`."""
+        """Key columns and `expect_present`; see `Dataset.sample_keys`.
+
+        Keys that the source has in several rows, one a partition, are none of them.
+        """
         model = self._model(round)
         live = np.arange(len(model))
         gone = self._deleted_places(round) if deleted else np.empty(0, np.int64)
         live = np.delete(live, gone)
+        is_alone = (model.key > 0) | self._alone[model.origin]
+        live, gone = live[is_alone[live]], gone[is_alone[gone]]
         count = min(present, len(live))
         if count:
             order = Permutation(len(live), derive(self._seed, "sample", round))
@@ -206,6 +212,18 @@ class SourceDataset:
             f"{self.name}: new keys need a text or integer key column that is no partition "
             f"column; there is {shown}"
         )
+
+    @cached_property
+    def _alone(self) -> npt.NDArray[np.bool_]:
+        """Of each row of the source, whether no other row has its key."""
+        keys, row = list(self.record_key), "keymark_row"
+        numbered = self._rows.select(keys)
+        numbered = numbered.append_column(row, pa.array(np.arange(len(numbered))))
+        ends = numbered.group_by(keys).aggregate([(row, "min"), (row, "max")])
+        first, last = (ends[f"{row}_{name}"].to_numpy() for name in ("min", "max"))
+        found = np.zeros(len(numbered), np.bool_)
+        found[first[first == last]] = True
+        return found
 
     @cached_property
     def _first_key(self) -> int:

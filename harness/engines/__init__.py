@@ -12,6 +12,7 @@ default; `hudi@VERSION-vN`, the same release with tables of version N (`hudi_rel
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from keymark.harness.engines import hudi_releases
@@ -99,6 +100,22 @@ def table_version(name: str) -> int:
     if format_name(name) is not None or library_name(name) is not None:
         return 0
     return hudi.table_version if hudi else hudi_releases.BASE_VERSION
+
+
+def version_mistake(engine: str, options: Mapping[str, str]) -> str | None:
+    """Why options contradict the table version of an engine's name; None if they do not."""
+    hudi, wanted = hudi_name(engine), options.get(hudi_releases.WRITE_VERSION)
+    if hudi is None or wanted in (None, str(hudi.table_version)):
+        return None
+    release = hudi_releases.release(hudi.version)
+    names = [
+        f"hudi@{hudi.version}" + ("" if version == release.own_version else f"-v{version}")
+        for version in release.versions
+    ]
+    return (
+        f"{hudi_releases.WRITE_VERSION} is {wanted}, and {engine} makes version "
+        f"{hudi.table_version}; the engine's name says the version: {', '.join(names)}"
+    )
 
 
 def own_master(name: str) -> str | None:
@@ -212,4 +229,5 @@ __all__ = [
     "library_name",
     "own_master",
     "table_version",
+    "version_mistake",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -53,12 +54,28 @@ from keymark.table.errors import TableError
 from keymark.table.index.protocol import load_index
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a run asks that not all releases of Hudi can do.
+
+    Attributes:
+        absent_keys: keys of each lookup that are not in the table.
+        refused: Hudi is asked for indexes, too, that its release does not have.
+    """
+
+    absent_keys: int = 0
+    refused: bool = False
+
+
+_PLAIN = Asked()
+
+
 def missing(
     engines: Iterable[str],
     indexes: Iterable[str],
     *,
     only: Mapping[str, Sequence[str]] | None = None,
-    absent_keys: int = 0,
+    asked: Asked = _PLAIN,
     source: SourceFacts | None = None,
 ) -> dict[str, str]:
     """What cannot take part, each with one line that says why or how to get it.
@@ -67,7 +84,7 @@ def missing(
         engines: of the scenario.
         indexes: of the scenario.
         only: by the name of an engine the only ones of these that it is asked for.
-        absent_keys: keys of each lookup that are not in the table.
+        asked: what is asked of these indexes.
         source: the table that the run starts from.
 
     Returns:
@@ -91,7 +108,7 @@ def missing(
             found[name] = reason
             continue
         is_apart = version is not None or other is not None
-        unusable = _unlike_its_own(name, wanted, absent_keys) if is_apart else _unusable(wanted)
+        unusable = _unlike_its_own(name, wanted, asked) if is_apart else _unusable(wanted)
         others = [index for index in wanted if index not in unusable]
         unusable |= {
             index: why for index in others if (why := outside_entries.missing(index)) is not None
@@ -106,13 +123,14 @@ def missing(
     return found
 
 
-def _unlike_its_own(engine: str, indexes: Iterable[str], absent_keys: int) -> dict[str, str]:
+def _unlike_its_own(engine: str, indexes: Iterable[str], asked: Asked) -> dict[str, str]:
     """The indexes that a release does not have, or cannot be asked as a run asks."""
     found, held = {}, engine_indexes(engine)
     for name in indexes:
-        if name not in held:
+        is_asked = asked.refused and hudi_name(engine) and measured_specs()[name].in_hudi
+        if name not in held and not is_asked:
             found[name] = f"{engine} has no index {name} (it has {', '.join(held)})"
-        elif absent_keys and measured_specs()[name].owns_layout:
+        elif asked.absent_keys and measured_specs()[name].owns_layout:
             found[name] = (
                 f"Hudi's {name} index says where a key would be and knows no absent one; "
                 "`--set workload.lookup_absent=0` measures it"
@@ -236,7 +254,12 @@ class EnginePool:
         }
 
     def _starts(self, name: str, process: SparkProcess | LibraryProcess) -> bool:
-        """Start a process, which ends with the pool; one that does not come up is broken."""
+        """Start a process, which ends with the pool; one that does not come up is broken.
+
+        What is expected to take long may be silent for longer: loading and verifying its table.
+        """
+        trial_s = 60.0 * self._scenario.schedule.trial_minutes
+        process.longest_s = max(process.longest_s, trial_s)
         try:
             self.told[name] = process.start()
         except CellError as error:

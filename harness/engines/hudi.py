@@ -26,9 +26,11 @@ from keymark.harness.engines.pipe import Asked
 from keymark.harness.engines.process_engine import AskedRows, ProcessEngine, layout_of
 from keymark.harness.errors import CellError
 from keymark.harness.tables import independent
+from keymark.harness.tables.independent import SourceFacts
 from keymark.harness.tables.other_indexes import drop_other_indexes
 from keymark.harness.tables.table_folders import Tables
 from keymark.indexes.installed import measured_specs
+from keymark.indexes.spec import IndexSpec
 from keymark.table.index.choice import declare_index
 from keymark.table.index.protocol import LookupStats, index_name
 from keymark.table.properties.config import load_config
@@ -149,7 +151,7 @@ class HudiTable:
         """The index of the writer's options, and of the table where it must be built there."""
         spec, said = measured_specs()[self.index], self.options[INDEX_TYPE]
         facts = independent.facts(self.tables.seen(self.path))
-        partition = spec.partition_in(facts.version)
+        partition = _partition(spec, facts)
         if partition is not None:
             is_built = partition in facts.partitions_of_metadata
             return NamedIndex(index=self.index if is_built else "none")
@@ -162,17 +164,17 @@ class HudiTable:
         others the index is read by Hudi (`hudi_index_check`).
         """
         here = self.tables.seen(self.path)
-        facts = independent.facts(here)
-        if facts.is_merge_on_read or facts.version > hudi_releases.BASE_VERSION:
+        facts, spec = independent.facts(here), measured_specs()[self.index]
+        is_later = facts.is_merge_on_read or facts.version > hudi_releases.BASE_VERSION
+        if is_later or spec.hudi_partition:
             counts = self.child.call(
                 "check_index",
                 path=self.place,
                 options=self.options,
-                in_partitions=not measured_specs()[self.index].is_global,
+                in_partitions=not spec.is_global,
             )
             return IndexCounts(**counts)
-        kind = measured_specs()[self.index].table_type
-        return Table.open(str(here), options={INDEX_TYPE: kind}).check()
+        return Table.open(str(here), options={INDEX_TYPE: spec.table_type}).check()
 
     @property
     def leaves_deletes(self) -> bool:
@@ -200,6 +202,14 @@ class HudiTable:
     def purge(self, _df: object, /) -> Purged:
         """Hudi erases old slices by cleaning only."""
         raise CellError("Hudi has no purge")
+
+
+def _partition(spec: IndexSpec, facts: SourceFacts) -> str | None:
+    """The partition of the metadata table in which Hudi has an index; None for none.
+
+    Where a release makes it in tables of another version than it is known to, it is there as well.
+    """
+    return spec.hudi_partition or spec.partition_in(facts.version)
 
 
 class HudiEngine(ProcessEngine):
@@ -242,7 +252,7 @@ class HudiEngine(ProcessEngine):
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that exists; metadata partitions that it has are kept."""
         facts = independent.facts(self._tables.seen(path))
-        own = measured_specs()[index].partition_in(facts.version)
+        own = _partition(measured_specs()[index], facts)
         kept = kept_options([name for name in facts.partitions_of_metadata if name != own])
         given = {**options, **kept}
         return self.create(path, layout_of(facts), index=index, options=given)

@@ -97,7 +97,7 @@ def _version_options(engine: HudiName, payload: str) -> dict[str, str]:
     if release.has_merge_modes and mode in _MERGE_MODES:
         found["hoodie.record.merge.mode"] = _MERGE_MODES[mode]
     if not engine.is_own:
-        found["hoodie.write.table.version"] = str(engine.table_version)
+        found[hudi_releases.WRITE_VERSION] = str(engine.table_version)
         found["hoodie.write.auto.upgrade"] = "false"
     if engine.table_version == hudi_releases.BASE_VERSION:
         found |= _METADATA_OPTIONS

@@ -20,6 +20,16 @@ from dataclasses import dataclass
 BASE_VERSION = 6
 """The table version that Keymark writes, and that every release can make."""
 
+WRITE_VERSION = "hoodie.write.table.version"
+"""Hudi's option for the version of the tables that it makes."""
+
+BUNDLED = ("0.15.0", "1.0.1", "1.0.2", "1.1.1", "1.2.0")
+"""The releases with a bundle for Spark 3.5 in Maven Central, ascending.
+
+1.0.0, 1.1.0 and 1.2.1 have none there. Advice names these; others may be asked for, since newer
+releases come.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
@@ -79,9 +89,8 @@ def number(version: str) -> tuple[int, int, int]:
 
 
 def maker(table_version: int) -> str:
-    """The first release that makes tables of a version by default."""
-    found = next(each for each in _RELEASES if each.own_version == table_version)
-    return ".".join(map(str, found.first))
+    """The first release with a bundle that makes tables of a version by default."""
+    return next(name for name in BUNDLED if release(name).own_version == table_version)
 
 
 def release(version: str) -> Release:

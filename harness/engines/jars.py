@@ -21,7 +21,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 from urllib.response import addinfourl
 
-from keymark.harness.engines import ivy
+from keymark.harness.engines import hudi_releases, ivy
 from keymark.harness.engines.repositories import MAVEN_URL, Repository, repository
 from keymark.harness.errors import HarnessError
 
@@ -64,12 +64,20 @@ def missing_bundle(version: str) -> str | None:
     """One line that says why a bundle cannot be used, or how to get it; None if it is there."""
     spark = metadata.version("pyspark")
     if not spark.startswith(f"{SPARK}."):
-        return f"Hudi {version} is used through its bundle for Spark {SPARK}; this is {spark}"
+        return (
+            f"Hudi {version} is used through its bundle for Spark {SPARK}; this is {spark}, and an "
+            f"environment with PySpark {SPARK} measures it"
+        )
     if bundle(version).is_file():
         return None
-    return (
-        f"Hudi {version} is not in the cache; get it once by: keymark engine install hudi@{version}"
-    )
+    command = f"get it once by: keymark engine install hudi@{version}"
+    return f"Hudi {version} is not in the cache; {command}{_others(version)}"
+
+
+def _others(version: str) -> str:
+    """The releases that have a bundle, where this one is not known to have one."""
+    known = hudi_releases.BUNDLED
+    return "" if version in known else f" (known for Spark {SPARK} are {', '.join(known)})"
 
 
 def install(version: str, told: Told) -> Path:
@@ -81,7 +89,10 @@ def install(version: str, told: Told) -> Path:
     target = bundle(version)
     if target.is_file():
         return target
-    return _get((_GROUP, _ARTIFACT, version), target, told)
+    try:
+        return _get((_GROUP, _ARTIFACT, version), target, told)
+    except HarnessError as error:
+        raise HarnessError(f"{error}{_others(version)}") from error
 
 
 def kept(jar: Jar, place: str) -> Path:

@@ -20,6 +20,11 @@ from typing import Any, Protocol
 from keymark.harness.engines.pipe_server import CANCEL
 from keymark.harness.errors import CellError
 
+PATIENCE_S = 3_600.0
+"""How long the process of an engine may be silent, in seconds, where nothing says otherwise.
+
+Loading 100,000,000 rows on two cores takes a tenth of it.
+"""
 _CLOSING_S = 60.0
 _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 
@@ -43,7 +48,8 @@ class Child:
         name: how errors name it.
 
     Attributes:
-        patience_s: seconds that an answer may take; the child is killed after that.
+        patience_s: seconds that an answer may take; the child is killed after that. None: it takes
+            as long as it takes.
     """
 
     patience_s: float | None = None
@@ -66,14 +72,15 @@ class Child:
         """The child's answer to a message.
 
         Raises:
-            CellError: the child's method raised, or the child is gone.
+            CellError: the child's method raised, or the child is gone or was silent for too long.
         """
         try:
             self._pipe.send((name, arguments))
             if not self._pipe.poll(self.patience_s):
                 self._process.kill()
                 self._process.wait(_CLOSING_S)
-                raise CellError(f"{self._name} gave no answer for {self.patience_s:,.0f} s")
+                silence = f"{self._name} gave no answer for {self.patience_s:,.0f} s"
+                raise CellError(f"{silence}{self._last_words()}")
             ok, value = self._pipe.recv()
         except (EOFError, OSError) as error:
             self._process.wait(_CLOSING_S)

@@ -83,7 +83,7 @@ class ProcessEngine:
             self._child.call("end")
 
     def requests(self) -> Mapping[str, int]:
-        """What Hadoop's client of S3 counted; of a disk nothing is counted."""
+        """What Hadoop's client of S3 counted; of a disk Hadoop counts bytes and no operations."""
         return dict(self._child.call("requests")) if self._tables.options else {}
 
     @contextmanager

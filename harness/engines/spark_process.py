@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keymark.harness.engines import s3a
-from keymark.harness.engines.pipe import Child
+from keymark.harness.engines.pipe import PATIENCE_S, Child
 from keymark.harness.errors import CellError
 from keymark.harness.scenario.workload_section import SparkSection
 
@@ -20,8 +20,9 @@ _MEMORY = "spark.driver.memory"
 class SparkProcess(ABC):
     """What answers the messages of a `spark_child.ChildSession`.
 
-    A process that died, of memory or otherwise, costs the cell that it worked for. `revive` starts
-    another one for the next; it is cold then, as the first one was.
+    A process that died, of memory or otherwise, costs the cell that it worked for, and so does one
+    that hangs: it is ended. `revive` starts another one for the next; it is cold then, as the first
+    one was.
 
     Args:
         name: of the engine.
@@ -29,7 +30,13 @@ class SparkProcess(ABC):
         events: folder of Spark's event logs.
         work: folder for its log and what it needs.
         connection: Hadoop's settings of S3, if its tables are there.
+
+    Attributes:
+        longest_s: seconds that an answer may take where no other patience is set, starting and
+            verifying included.
     """
+
+    longest_s: float = PATIENCE_S
 
     def __init__(
         self,
@@ -69,6 +76,7 @@ class SparkProcess(ABC):
         number = f".{self._starts}" if self._starts > 1 else ""
         log = self._work / f"{self._name}{number}.log"
         self._child = Child([sys.executable, *self.command()], log=log, name=self._name)
+        self.patience(None)
         said = self._child.call(
             "start",
             spark=self._section,
@@ -111,8 +119,8 @@ class SparkProcess(ABC):
         return answer
 
     def patience(self, seconds: float | None) -> None:
-        """An answer that takes longer ends the process; None: it takes as long as it takes."""
-        self._child.patience_s = seconds
+        """An answer that takes longer ends the process; None: longer than `longest_s`."""
+        self._child.patience_s = self.longest_s if seconds is None else seconds
 
     def close(self) -> None:
         """End it."""

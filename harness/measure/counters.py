@@ -20,6 +20,7 @@ _COUNTED = (
     "shuffle_read_records",
     "task_records_max",
     "largest_tasks_records",
+    "jobs",
     _LAST,
 )
 """Of a step those of `total` are written last, and of these `tasks`; see `unfinished`."""

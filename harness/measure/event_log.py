@@ -3,7 +3,7 @@
 An event log is one JSON object a line (`log_files.py` opens it). `SparkListenerStageSubmitted`
 carries the local properties under which a stage was submitted: the harness put the trial and step
 there, the table its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd`
-carries the metrics.
+carries the metrics, `SparkListenerJobStart` the stages of a job.
 Engines with jars of their own do not know our phases: `stage_phases.py` tells them from what is
 said of a stage, and the time of a phase is the time during which one of its stages ran.
 
@@ -40,13 +40,15 @@ _BAD_EVENT = (KeyError, TypeError, ValueError, AttributeError)
 class Counters:
     """Sums over the tasks of a step or phase; bytes and records as Spark counts them.
 
-    `task_records_max` is no sum: the records that the largest task read, of files and of shuffles.
-    `largest_tasks_records` is told of a whole phase only; see `StepCounters.counters`.
-    `cpu_ns` is what threads of the JVM spent on tasks, in nanoseconds, without Python workers.
+    `jobs` are counted of a step and of a phase, not of a stage. `task_records_max` is no sum: the
+    records that the largest task read, of files and of shuffles. `largest_tasks_records` is told of
+    a whole phase only; see `StepCounters.counters`. `cpu_ns` is what threads of the JVM spent on
+    tasks, in nanoseconds, without Python workers.
     """
 
     tasks: int = 0
     failed_tasks: int = 0
+    jobs: int = 0
     input_bytes: int = 0
     shuffle_write_bytes: int = 0
     shuffle_write_records: int = 0
@@ -121,9 +123,16 @@ class StepCounters:
 
     def add(self, stage: _Stage, counters: Counters) -> None:
         """Count a task in its stage, in its phase and in the total."""
+        self._add(stage, counters)
+        self.stage(stage).counters.add(counters)
+
+    def add_job(self, last: _Stage) -> None:
+        """Count a job in the total and in the phase of its last stage."""
+        self._add(last, Counters(jobs=1))
+
+    def _add(self, stage: _Stage, counters: Counters) -> None:
         for name in {"total", stage.phase or "total"}:
             self.phases.setdefault(name, Counters()).add(counters)
-        self.stage(stage).counters.add(counters)
 
     def stage(self, stage: _Stage) -> StageCounters:
         """The sums that a stage belongs to."""
@@ -253,10 +262,11 @@ def _version_notes(path: Path, spark: str) -> Iterator[str]:
         yield f"{path.name} was written by Spark {spark}; it is read as a log of Spark 3 and 4"
 
 
-def _read(
-    events: Iterator[dict[str, Any]],
-    stage_of: Callable[[Mapping[str, Any], Mapping[str, str]], _Stage | None],
-) -> dict[str, StepCounters]:
+_StageOf = Callable[[Mapping[str, Any], Mapping[str, str]], _Stage | None]
+"""The stage of its description and of the properties under which it was submitted."""
+
+
+def _read(events: Iterator[dict[str, Any]], stage_of: _StageOf) -> dict[str, StepCounters]:
     stages: dict[tuple[int, int], _Stage] = {}
     found: dict[str, StepCounters] = {}
     for event in events:
@@ -266,6 +276,8 @@ def _read(
                 stage = stage_of(info, event.get("Properties") or {})
                 if stage is not None:
                     stages[info["Stage ID"], info["Stage Attempt ID"]] = stage
+            elif event.get("Event") == "SparkListenerJobStart":
+                _count_job(event, stage_of, found)
             elif event.get("Event") == "SparkListenerStageCompleted":
                 info = event["Stage Info"]
                 _span(info, stages.get((info["Stage ID"], info["Stage Attempt ID"])), found)
@@ -276,6 +288,18 @@ def _read(
         except _BAD_EVENT:
             continue  # no event as Spark writes it
     return found
+
+
+def _count_job(
+    event: Mapping[str, Any], stage_of: _StageOf, found: dict[str, StepCounters]
+) -> None:
+    """Count a job that begins; one without stages runs no task and is none."""
+    stages = event["Stage Infos"]
+    if stages:
+        last = max(stages, key=lambda info: info["Stage ID"])
+        stage = stage_of(last, event.get("Properties") or {})
+        if stage is not None:
+            found.setdefault(stage.label, StepCounters()).add_job(stage)
 
 
 def _stage(info: Mapping[str, Any], properties: Mapping[str, str]) -> _Stage | None:

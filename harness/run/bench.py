@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from keymark.harness.engines.engine_pool import EnginePool, missing, unordered
+from keymark.harness.engines.engine_pool import Asked, EnginePool, missing, unordered
 from keymark.harness.errors import HarnessError
 from keymark.harness.measure import environment
 from keymark.harness.measure.canary import Canary
@@ -58,14 +58,13 @@ def run(request: Request, progress: Progress) -> Finished:
         return run_mappings(request, progress)
     scenario = request.scenario
     progress.begin(check(request))
-    absent = scenario.workload.lookup_absent
-    only = scenario.engine_indexes
+    only, asks_all = scenario.engine_indexes, scenario.table.ask_refused
     source = scenario.table.source
     skipped = missing(
         scenario.engines,
         scenario.indexes,
         only=only,
-        absent_keys=absent,
+        asked=Asked(absent_keys=scenario.workload.lookup_absent, refused=asks_all),
         source=source_facts(Path(source)) if source else None,
     )
     skipped |= unordered(expand(scenario), skipped)

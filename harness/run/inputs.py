@@ -29,6 +29,7 @@ from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.run_record import MeasuredRecord
 from keymark.harness.tables import independent
 from keymark.harness.tables.key_text import encode_keys
+from keymark.indexes.installed import measured_specs
 
 SOURCE_CHANGE = 4
 """Divisor of a source's rows: no kind of change in a batch is greater than that share."""
@@ -265,7 +266,8 @@ def _dataset(spark: SparkSession, scenario: Scenario, folder: Path, data: DataPo
         ordering=facts.ordering,
     )
     rows = independent.rows(source)
-    own_data.refuse_repeated_keys(rows, layout)
+    is_local = not any(measured_specs()[index].is_global for index in scenario.indexes)
+    own_data.refuse_repeated_keys(rows, layout, in_partitions=is_local)
     return changing(section, rows, layout)
 
 

@@ -74,20 +74,35 @@ class SourceSection(Section):
         return self.format or folders.format_of(self.path)
 
 
-def refuse_repeated_keys(rows: pa.Table, layout: Layout) -> None:
+def refuse_repeated_keys(rows: pa.Table, layout: Layout, *, in_partitions: bool) -> None:
     """A Hudi table may hold a key in two partitions; steps are verified by one row for each key.
 
+    Args:
+        rows: of the table.
+        layout: how they are keyed and laid out.
+        in_partitions: whether all indexes look for a key in its partition only: then one row for
+            each key and partition is enough, and some key must be in one partition only, to be
+            looked up.
+
     Raises:
-        HarnessError: it does, with counts and no key.
+        HarnessError: a key is there more often, with counts and no key.
     """
-    counts = rows.group_by(list(layout.record_key)).aggregate([([], "count_all")])["count_all"]
+    keys = list(layout.record_key)
+    if in_partitions:
+        keys = list(dict.fromkeys((*keys, *layout.partition_path)))
+    counts = rows.group_by(keys).aggregate([([], "count_all")])["count_all"]
     most = pc.max(counts).as_py() or 0
     if most > 1:
         repeated = pc.sum(pc.greater(counts, 1)).as_py()
+        where = "in one partition " if in_partitions else ""
         raise HarnessError(
-            f"{layout.name} holds {repeated:,} keys more than once, one of them {most:,} times: a "
-            "run measures tables whose keys are unique in the whole table"
+            f"{layout.name} holds {repeated:,} keys more than once {where}, one of them {most:,} "
+            "times: a run measures tables whose keys are unique in the whole table, or in each "
+            "partition where all of its indexes look there only"
         )
+    by_key = rows.group_by(list(layout.record_key)).aggregate([([], "count_all")])["count_all"]
+    if (pc.min(by_key).as_py() or 0) > 1:
+        raise HarnessError(f"{layout.name} holds each key in several partitions: none can be asked")
 
 
 def load(spark: SparkSession, section: SourceSection, folder: Path) -> tuple[pa.Table, Layout]:

@@ -24,6 +24,7 @@ from keymark.harness.engines import (
     is_native,
     library_name,
     own_master,
+    version_mistake,
 )
 from keymark.harness.engines.formats import MERGE_PARTITIONS, ROW_ORDER, ROW_ORDERS
 from keymark.harness.errors import HarnessError, ScenarioError
@@ -419,7 +420,23 @@ def _option_mistakes(scenario: Scenario) -> list[str]:
                 check_options({name: value})
             except TableError as error:
                 found.append(f"table.{section}: {error}")
-    return [*found, *_order_mistakes(table)]
+    return [*found, *_order_mistakes(table), *_version_mistakes(scenario)]
+
+
+def _version_mistakes(scenario: Scenario) -> list[str]:
+    """Options that contradict the table version of an engine's name."""
+    table = scenario.table
+    given = [(f"engine_options.{name}", name, each) for name, each in table.engine_options.items()]
+    given += [
+        (f"variants.{name}", engine, options)
+        for name, options in table.variants.items()
+        for engine in table.variant_engines.get(name, scenario.engines)
+    ]
+    return [
+        f"table.{section}: {mistake}"
+        for section, engine, options in given
+        if (mistake := version_mistake(engine, options)) is not None
+    ]
 
 
 def _order_mistakes(table: TableSection) -> list[str]:

@@ -35,6 +35,8 @@ class TableSection(Section):
         variant_indexes: by the name of a variant the only indexes that it is measured with.
         variant_engines: by the name of a variant the only engines that it is measured with. Where
             all that remain are Hudi's, its options may be any.
+        ask_refused: whether engines of Hudi are asked for indexes, too, that their release does not
+            have, so that the run holds Hudi's own answer.
     """
 
     source: str | None = None
@@ -49,6 +51,7 @@ class TableSection(Section):
     variants: TextGroups = Field(default_factory=dict)
     variant_indexes: dict[str, Names] = Field(default_factory=dict)
     variant_engines: dict[str, Names] = Field(default_factory=dict)
+    ask_refused: bool = False
 
     def variants_of(self, engine: str, index: str) -> tuple[str, ...]:
         """The variants that an index is measured with; one without a name where there are none."""

@@ -78,6 +78,7 @@ METRICS: dict[str, Metric] = {
         _count("shuffle_write_records", "shuffle records written"),
         _count("shuffle_read_records", "shuffle records read"),
         _bytes("input_bytes", "bytes read by Spark"),
+        _count("jobs", "Spark jobs"),
         _count("tasks", "Spark tasks"),
         # How rows are dealt out depends on file ids: a task too many for half a stage is found.
         Metric(

@@ -8,16 +8,38 @@ that what Hudi wrote into the metadata table has no say.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import hudi
 import pyarrow as pa
 
+from keymark.harness.errors import HarnessError
 
-def slices(table: Path) -> Iterator[hudi.HudiFileSlice]:
-    """The latest slice of every live file group."""
-    yield from _open(table).get_file_slices()
+
+def slices(table: Path) -> list[hudi.HudiFileSlice]:
+    """The latest slice of every live file group.
+
+    Raises:
+        HarnessError: hudi-rs cannot list the table.
+    """
+    try:
+        return list(_open(table).get_file_slices())
+    except Exception as error:
+        if type(error).__name__ != "HudiCoreError":  # a class that it does not export
+            raise
+        raise HarnessError(f"hudi-rs cannot list {table}: {error}") from error
+
+
+def replaced(table: Path) -> dict[tuple[str, str], str]:
+    """The instant that replaced each replaced file group, by partition path and file id."""
+    timeline = _open(table).get_timeline()
+    found = {}
+    for instant in timeline.get_completed_replacecommits():
+        told = json.loads(timeline.get_instant_metadata_in_json(instant))
+        for partition, file_ids in (told.get("partitionToReplaceFileIds") or {}).items():
+            found |= {(partition, file_id): instant.timestamp for file_id in file_ids}
+    return found
 
 
 def merged(table: Path, base: str, logs: Collection[str]) -> pa.Table:

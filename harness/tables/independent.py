@@ -1,7 +1,7 @@
 """Another way to read a table: list storage, open Parquet files; nothing of `table` is used.
 
 What a run is verified against must not come from the code under test. Tables of version 8 and 9,
-and merge-on-read ones, are read by hudi-rs (`hudi_rs`), those of Delta and Iceberg by `formats`.
+and merge-on-read ones, are listed by hudi-rs (`hudi_rs`), those of Delta and Iceberg by `formats`.
 For copy-on-write tables of version 5 and 6 the rules are those of Hudi's file system view: a base
 file is `<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older
 than the active timeline, hence archived); the latest per file id is the slice; file groups named by
@@ -11,7 +11,6 @@ than the active timeline, hence archived); the latest per file id is the slice; 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from keymark.harness.errors import HarnessError
-from keymark.harness.tables import formats, hudi_rs
+from keymark.harness.tables import formats, hudi_rs, timelines
 from keymark.harness.tables.key_text import encode_keys
 
 KEY = "_hoodie_record_key"
@@ -43,7 +42,6 @@ _LATER = ("8", "9")
 OTHER_FORMAT = 0
 """Table version of what is no table of Hudi's."""
 
-_COMPLETED = (".commit", ".replacecommit", ".deltacommit")
 _LOG_FILE = re.compile(r"\.(?P<group>[^_]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)_[^.]+")
 _PARTITION_MARKER = ".hoodie_partition_metadata"
 _Part = TypeVar("_Part")
@@ -211,14 +209,18 @@ def slices(table: Path) -> tuple[Slice, ...]:
         live = [_slice_of_format(table, each) for each in reader.files(table)]
         return tuple(sorted(live, key=lambda each: each.group))
     if _needs_hudi_rs(table):
-        return tuple(sorted(_slices_by_hudi_rs(table), key=lambda each: each.group))
-    first, completed, replaced = _timeline(table / ".hoodie")
+        return tuple(sorted(_later_slices(table), key=lambda each: each.group))
+    return _latest(table, timelines.read(table))
+
+
+def _latest(table: Path, instants: timelines.Instants) -> tuple[Slice, ...]:
+    """The latest base file of every live file group, by partition path and file id."""
     latest: dict[tuple[str, str], Slice] = {}
     for found in _base_files(table):
         group = (found.partition_path, found.file_id)
-        if found.instant not in completed and found.instant >= first:
+        if not instants.has_completed(found.instant):
             continue
-        if group in replaced and found.instant <= replaced[group]:
+        if found.instant <= instants.replaced.get(group, ""):
             continue
         if group not in latest or latest[group].instant < found.instant:
             latest[group] = found
@@ -235,6 +237,20 @@ def _slice_of_format(table: Path, file: formats.FormatFile) -> Slice:
         table=table,
         of_format=file,
     )
+
+
+def _later_slices(table: Path) -> Sequence[Slice]:
+    """By hudi-rs; of a copy-on-write table that it cannot list, by the names of the base files.
+
+    After Hudi 1.2 wrote to a table of 1.0, the metadata table has records of two schemas, which
+    hudi-rs 0.5 refuses.
+    """
+    try:
+        return list(_slices_by_hudi_rs(table))
+    except HarnessError:
+        if facts(table).is_merge_on_read:
+            raise
+    return _latest(table, timelines.read_later(table))
 
 
 def _slices_by_hudi_rs(table: Path) -> Iterator[Slice]:
@@ -455,25 +471,6 @@ def _base_files(table: Path) -> Iterator[Slice]:
             if len(parts) == 3:
                 group, _, instant = parts
                 yield Slice(partition_path=partition, file_id=group, instant=instant, path=path)
-
-
-def _timeline(folder: Path) -> tuple[str, set[str], dict[tuple[str, str], str]]:
-    """First active instant, completed ones, and what replaced each replaced file group."""
-    active: set[str] = set()
-    completed: set[str] = set()
-    replaced: dict[tuple[str, str], str] = {}
-    for entry in sorted(folder.iterdir()):
-        instant = entry.name.partition(".")[0]
-        if not instant.isdigit():
-            continue
-        active.add(instant)
-        if entry.suffix in _COMPLETED:
-            completed.add(instant)
-        if entry.suffix == ".replacecommit":
-            content = json.loads(entry.read_text(encoding="utf-8"))
-            for partition, file_ids in (content.get("partitionToReplaceFileIds") or {}).items():
-                replaced |= {(partition, file_id): instant for file_id in file_ids}
-    return min(active, default=""), completed, replaced
 
 
 def _properties(path: Path) -> dict[str, str]:

@@ -31,8 +31,17 @@ if TYPE_CHECKING:
 TIME_TOLERANCE = 0.05
 """Relative growth of a time that a gate finds, where a policy names no other."""
 
-UNSTEADY = ("tasks", "input_bytes", "shuffle_write_bytes", "shuffle_read_bytes")
+UNSTEADY = ("jobs", "tasks", "input_bytes", "shuffle_write_bytes", "shuffle_read_bytes")
 """Counters that differ between two repetitions of real Hudi, and are advisory there."""
+
+UNSTEADY_REQUESTS = ("get_requests", "head_requests")
+REQUESTS_TOLERANCE = 0.25
+"""Growth of these requests that is let pass where Hadoop's client of S3 counts them.
+
+It counts a request when it ends, and one of a background thread may end in the next step. Beside
+the server's own count, two of 40 steps differed: by 1 HEAD of 278, and by 19 GETs of 104 and 2
+HEADs. Lists, puts and deletions were counted exactly.
+"""
 
 CHANCE = 0.06
 """Growth of index bytes that is let pass where files are named at random.
@@ -144,13 +153,17 @@ class Policy(BaseModel):
                 tolerance = tolerance if rule.tolerance is None else rule.tolerance
         if tolerance is None:
             tolerance = (
-                _counter_tolerance(key, seeded=seeded) if kind is Kind.COUNTER else TIME_TOLERANCE
+                _counter_tolerance(key, native=native, seeded=seeded)
+                if kind is Kind.COUNTER
+                else TIME_TOLERANCE
             )
         return Demand(kind=kind, tolerance=tolerance, better=better, level=level)
 
 
-def _counter_tolerance(key: Key, *, seeded: bool) -> float:
-    """A metric's own tolerance, but where index bytes of random names are a part of the number."""
+def _counter_tolerance(key: Key, *, native: bool, seeded: bool) -> float:
+    """A metric's own tolerance, unless its engine or random names of files make it vary more."""
+    if not native and key.metric in UNSTEADY_REQUESTS:
+        return REQUESTS_TOLERANCE
     if seeded:
         return METRICS[key.metric].tolerance
     if key.metric in _INDEX_BYTES or (key.metric, key.phase) == ("bytes_written", "index"):

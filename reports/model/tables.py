@@ -121,17 +121,20 @@ def own_steps(cells: Sequence[CellView]) -> list[str]:
     return sorted({step for cell in cells for step in cell.steps()}, key=step_order)
 
 
-def paired_ratios(base: CellView, other: CellView, keys: Iterable[str]) -> dict[str, Summary]:
+def paired_ratios(
+    base: CellView, other: CellView, measures: Iterable[Measure]
+) -> dict[str, Summary]:
     """What a cell takes as a multiple of another one, by the key of each measure that both have.
 
     Ratios are taken within each repetition.
     """
-    measures = measures_of([base, other])
-    ratios = {
-        key: paired_ratio(measures[key].values(base), measures[key].values(other))[0]
-        for key in keys
-        if key in measures
-    }
+    known = measures_of([base, other])
+    standing = [
+        known.get(each.key, each)
+        for each in measures
+        if each.key in known or each.key not in BY_KEY
+    ]
+    ratios = {each.key: paired_ratio(each.values(base), each.values(other))[0] for each in standing}
     return {key: ratio for key, ratio in ratios.items() if ratio is not None}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from keymark.harness.engines import hudi_name, hudi_order, table_version
+from keymark.harness.engines import engine_indexes, hudi_name, hudi_order, table_version
 from keymark.harness.redaction import redact_text
 from keymark.harness.store.results import Sample
 from keymark.reports.model.projection import CellView, Run, failed_cells
@@ -108,7 +108,9 @@ def _mark(cell: CellView) -> str:
     if cell.verified:
         return VERIFIED
     said = "; ".join(cell.reasons)
-    if _REFUSALS.search(said):
+    # An index that the release does not have it refuses in whatever words.
+    lacks = cell.index not in engine_indexes(cell.engine) and "failed: " in said
+    if lacks or _REFUSALS.search(said):
         return REFUSED
     # A step that raised an error says so; another one gave a wrong answer.
     return FAILED if "failed: " in said else WRONG
@@ -167,8 +169,8 @@ def steps_to_failure(samples: Sequence[Sample]) -> list[str]:
 def _command(run: Run, cell: CellView, steps: Sequence[str]) -> str:
     """A command that takes these steps with this engine and index, and no others.
 
-    What the run's own command sets is set again. The index is measured with each variant of the
-    scenario.
+    What the run's own command sets is set again, and the other variants of the scenario are left
+    out.
     """
     given = [without_folders(redact_text(word)) for word in run.record.command]
     place = given.index("run") + 1 if "run" in given else len(given)
@@ -178,6 +180,11 @@ def _command(run: Run, cell: CellView, steps: Sequence[str]) -> str:
     words += [
         word for option, value in pairwise(given) if option == "--set" for word in (option, value)
     ]
+    others = {
+        each.variant for each in run.cells if (each.engine, each.index) == (cell.engine, cell.index)
+    }
+    for variant in sorted(others - {cell.variant}):
+        words += ["--set", f"table.variant_indexes.{variant}=[]"]
     work, last = run.record.scenario.workload, steps[-1]
     if last != _LOAD:
         rounds = sum(step.startswith(_UPSERT) for step in steps)

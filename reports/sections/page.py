@@ -198,6 +198,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         engines=parts.engines,
         outcomes=outcomes_part(runs),
         releases=parts.releases,
+        variants=parts.variants,
         virtuals=parts.virtuals,
         shapes=parts.shapes,
         pairs=parts.pairs,

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keymark.harness.store.units import METRICS
 from keymark.reports.model.data_points import leading
-from keymark.reports.model.measures import BY_KEY
-from keymark.reports.model.projection import CellView, Run
+from keymark.reports.model.measures import BY_KEY, Measure
+from keymark.reports.model.projection import UPSERT, CellView, Run, Trial
 from keymark.reports.model.tables import paired_ratios
 from keymark.reports.render import export
 from keymark.reports.render.format_values import times
@@ -21,11 +22,48 @@ from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.stats.statistics import Summary, is_shown
 
-COMPARED = (
+_REQUESTS = tuple(name for name in METRICS if name.endswith("_requests"))
+
+
+class Requests(Measure):
+    """The requests of all kinds that a step asked of an object store."""
+
+    @classmethod
+    def of(cls, step: str, words: str) -> Requests:
+        """Those of one step."""
+        title = f"Requests of {words}"
+        return cls(
+            key=f"{step}_requests",
+            title=title,
+            what=title,
+            step=step,
+            phase="total",
+            metric=_REQUESTS[0],
+        )
+
+    def values(self, cell: CellView) -> dict[Trial, float]:
+        """By trial; none of tables on a disk."""
+        found: dict[Trial, float] = {}
+        for kind in _REQUESTS:
+            for trial, count in cell.values(self.step, self.phase, kind).items():
+                found[trial] = found.get(trial, 0.0) + count
+        return found
+
+
+_KEYS = (
     *("write_latency", "tag", "delete", "lookup", "point_query", "point_query_spark"),
     *("shuffle", "storage"),
 )
-"""Keys of the measures that are compared."""
+COMPARED = {
+    measure.key: measure
+    for measure in (
+        *(BY_KEY[key] for key in _KEYS),
+        Requests.of(UPSERT, "an upsert"),
+        Requests.of("lookup", "a lookup"),
+        Requests.of("point_query", "a point query"),
+    )
+}
+"""The measures that are compared, by key."""
 
 _SAME = 0.01
 """Share below which counters count as equal: instants and file ids alter sizes by less."""
@@ -83,7 +121,8 @@ def pair_part(run: Run) -> PairPart | None:
     for side in sides:
         first, second = (by_side.get((side, index)) for index in indexes)
         if first is not None and second is not None:
-            pair = Pair(first=first, second=second, ratios=paired_ratios(first, second, COMPARED))
+            ratios = paired_ratios(first, second, COMPARED.values())
+            pair = Pair(first=first, second=second, ratios=ratios)
             found.setdefault(" · ".join(filter(None, side[:2])), []).append(pair)
     if not found:
         return None
@@ -116,7 +155,7 @@ def _grid(where: str, pairs: Sequence[Pair], names: Sequence[str]) -> Grid:
         for pair in pairs
     )
     caption = f"{where}: {names[1]} as a multiple of {names[0]}"
-    return Grid(caption=caption, heads=tuple(BY_KEY[key].title for key in keys), rows=rows)
+    return Grid(caption=caption, heads=tuple(COMPARED[key].title for key in keys), rows=rows)
 
 
 def _entry(ratio: Summary | None) -> Entry:
@@ -130,7 +169,7 @@ def _entry(ratio: Summary | None) -> Entry:
 def _findings(pairs: Sequence[Pair]) -> list[Answer]:
     """For each measure: with which data the second index takes less, and with which more."""
     made = []
-    for key in COMPARED:
+    for key, measure in COMPARED.items():
         less: list[str] = []
         more: list[str] = []
         same: list[str] = []
@@ -146,14 +185,14 @@ def _findings(pairs: Sequence[Pair]) -> list[Answer]:
         said = [f"less with {listed(less)}"] if less else []
         said += [f"more with {listed(more)}"] if more else []
         said += [f"no difference shown with {listed(same)}"] if same else []
-        made += [Answer(topic=BY_KEY[key].title, words=f"{'; '.join(said)}.")] if said else []
+        made += [Answer(topic=measure.title, words=f"{'; '.join(said)}.")] if said else []
     return made
 
 
 def _differs(key: str, pair: Pair) -> bool:
     """Whether a ratio shows a difference; counters repeat and need no interval."""
     ratio = pair.ratios[key]
-    if BY_KEY[key].is_time:
+    if COMPARED[key].is_time:
         return is_shown(ratio, pair.second.noise)
     return abs(ratio.median - 1) > _SAME
 

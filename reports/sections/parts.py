@@ -16,6 +16,7 @@ from keymark.reports.sections.model_part import ModelPart, model_part
 from keymark.reports.sections.pair_part import PairPart, pair_part
 from keymark.reports.sections.releases_part import ReleasesPart, releases_part
 from keymark.reports.sections.shapes_part import ShapesPart, shapes_part
+from keymark.reports.sections.variants_part import VariantsPart, variants_part
 from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
 
 
@@ -27,6 +28,7 @@ class Parts:
         formats: which format answers which question best, of each run with several.
         engines: ours beside others, of each run with several engines.
         releases: what changed between releases of Hudi, of each run that has several.
+        variants: variants of a table in one engine of Hudi, of each run that has several.
         virtuals: virtual keys beside stored ones, of each run that has both.
         shapes: shapes of data beside the first one, of each run with several.
         pairs: two indexes side by side, of each run that has two on several shapes of data.
@@ -38,6 +40,7 @@ class Parts:
     formats: list[FormatsPart]
     engines: list[EnginesPart]
     releases: list[ReleasesPart]
+    variants: list[VariantsPart]
     virtuals: list[VirtualPart]
     shapes: list[ShapesPart]
     pairs: list[PairPart]
@@ -57,6 +60,7 @@ class Parts:
             formats=[found for run in runs if (found := formats_part(run)) is not None],
             engines=[each for run in runs if (each := engines_part(run)) is not None],
             releases=[changed for run in runs if (changed := releases_part(run)) is not None],
+            variants=[told for run in runs if (told := variants_part(run)) is not None],
             virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
             shapes=[beside for run in runs if (beside := shapes_part(run)) is not None],
             pairs=[pair for run in runs if (pair := pair_part(run)) is not None],
@@ -76,6 +80,7 @@ def summary(runs: Sequence[Run], parts: Parts) -> dict[str, Any]:
             "formats": parts.formats,
             "engines": parts.engines,
             "releases": parts.releases,
+            "variants": parts.variants,
             "virtual_keys": parts.virtuals,
             "shapes": parts.shapes,
             "pairs": parts.pairs,

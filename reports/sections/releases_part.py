@@ -1,66 +1,18 @@
-"""Releases of Hudi on the same data: what changed from each to the next one.
-
-Counters come first, since they repeat whatever the machine does. Times are ratios within each
-repetition, where both releases ran side by side.
-"""
+"""Releases of Hudi on the same data: what changed from each to the next one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
 from keymark.harness.engines import hudi_name, hudi_order
-from keymark.reports.model.measures import BY_KEY, LAST, Measure
-from keymark.reports.model.projection import UPSERT, CellView, Run
-from keymark.reports.render.format_values import amount, times
-from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.render.grids import Grid
 from keymark.reports.render.prose import Answer
-from keymark.reports.render.text import NOTHING, clean, listed
-from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
-
-FROM = 0.01
-"""Share from which a counter has changed: instants and file ids alter sizes by less."""
-
-
-def _counter(key: str, title: str, metric: str, step: str = UPSERT) -> Measure:
-    return Measure(key=key, title=title, what=title, step=step, phase="total", metric=metric)
-
-
-COUNTERS = (
-    _counter("shuffle", "Shuffle of an upsert", "shuffle_write_bytes"),
-    _counter("tasks", "Tasks of an upsert", "tasks"),
-    _counter("bytes_written", "Bytes written by an upsert", "bytes_written"),
-    _counter("files_written", "Base files written by an upsert", "files_written"),
-    *(
-        _counter(f"{kind}_requests", f"{kind.upper()} requests of an upsert", f"{kind}_requests")
-        for kind in ("get", "head", "list", "put")
-    ),
-    _counter("storage", "Index on disk", "index_bytes", LAST),
-)
-TIMES = tuple(
-    BY_KEY[key] for key in ("build_index", "write_latency", "delete", "lookup", "point_query")
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One measure of a cell in a release, beside the release before.
-
-    Attributes:
-        measure: what is compared.
-        before: of the earlier release.
-        after: of the later one.
-        ratio: later / earlier, paired by repetition; None where the earlier one is 0.
-        is_shown: whether there is a difference beyond chance and noise.
-    """
-
-    measure: Measure
-    before: Summary
-    after: Summary
-    ratio: Summary | None
-    is_shown: bool
+from keymark.reports.render.text import clean
+from keymark.reports.sections.changes import changes_grid, changes_sentence, changes_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,47 +44,26 @@ def releases_part(run: Run) -> ReleasesPart | None:
         name=run.name if run.label else "",
         tables=[
             (
-                _grid(cells),
-                [
-                    Answer(topic=clean(after.engine, 40), words=_sentence(before, after))
-                    for before, after in pairwise(cells)
-                ],
+                changes_grid(cells, [_engine(cell) for cell in cells], _label(cells[0])),
+                [_answer(_engine(after), before, after) for before, after in pairwise(cells)],
             )
             for cells in series
         ],
         overall=[
-            Answer(
-                topic=f"{_label(cells[0])}, {clean(cells[-1].engine, 40)}",
-                words=_sentence(cells[0], cells[-1]),
-            )
+            _answer(f"{_label(cells[0])}, {_engine(cells[-1])}", cells[0], cells[-1])
             for cells in series
         ],
         values=[
-            _values(before, after, change)
+            value
             for cells in series
             for before, after in pairwise(cells)
-            for change in changes(before, after)
+            for value in changes_values(before, after)
         ],
     )
 
 
-def changes(before: CellView, after: CellView) -> list[Change]:
-    """What both releases measured; counters first."""
-    found = []
-    for measure in (*COUNTERS, *TIMES):
-        old, new = measure.values(before), measure.values(after)
-        if not old or not new:
-            continue
-        ratio = paired_ratio(old, new)[0]
-        one, other = summarize(list(old.values())), summarize(list(new.values()))
-        if measure.is_time:
-            differs = ratio is not None and is_shown(ratio, after.noise)
-        else:
-            differs = abs(other.median - one.median) > FROM * max(one.median, other.median)
-        found.append(
-            Change(measure=measure, before=one, after=other, ratio=ratio, is_shown=differs)
-        )
-    return found
+def _answer(topic: str, before: CellView, after: CellView) -> Answer:
+    return Answer(topic=topic, words=changes_sentence(_engine(before), before, after))
 
 
 def _series(cells: Iterable[CellView]) -> list[list[CellView]]:
@@ -146,69 +77,9 @@ def _rest(cell: CellView) -> str:
     return cell.cell.removeprefix(cell.engine)
 
 
-def _grid(cells: Sequence[CellView]) -> Grid:
-    measures = [each for each in (*COUNTERS, *TIMES) if any(map(each.values, cells))]
-    rows = tuple(
-        Row(
-            label=clean(cell.engine, 40),
-            index=cell.index,
-            entries=tuple(_entry(measure, cell) for measure in measures),
-        )
-        for cell in cells
-    )
-    heads = tuple(measure.title for measure in measures)
-    return Grid(caption=_label(cells[0]), heads=heads, rows=rows)
-
-
-def _entry(measure: Measure, cell: CellView) -> Entry:
-    values = measure.values(cell)
-    if not values:
-        return Entry(value=NOTHING)
-    summary = summarize(list(values.values()))
-    return Entry(
-        value=amount(summary.median, measure.unit),
-        spread=spread(summary, measure.unit) if summary.n > 1 else "one value",
-        n=str(summary.n),
-    )
+def _engine(cell: CellView) -> str:
+    return clean(cell.engine, 40)
 
 
 def _label(cell: CellView) -> str:
     return clean(_rest(cell).removeprefix("/").replace("/", " · "), 80)
-
-
-def _sentence(before: CellView, after: CellView) -> str:
-    found = changes(before, after)
-    counted = [_counter_words(each) for each in found if each.is_shown and not each.measure.is_time]
-    timed = [_time_words(each) for each in found if each.is_shown and each.measure.is_time]
-    same = [each.measure.title.lower() for each in found if not each.is_shown]
-    told = [f"beside {clean(before.engine, 40)}"]
-    told.append(f"changed: {listed([*counted, *timed])}" if counted or timed else "nothing changed")
-    if same:
-        told.append(f"no difference shown: {listed(same)}")
-    return f"{'; '.join(told)}."
-
-
-def _counter_words(change: Change) -> str:
-    unit = change.measure.unit
-    values = f"{amount(change.before.median, unit)} to {amount(change.after.median, unit)}"
-    factor = f" ({times(change.ratio.median)})" if change.ratio else ""
-    return f"{change.measure.title.lower()} {values}{factor}"
-
-
-def _time_words(change: Change) -> str:
-    assert change.ratio is not None
-    return f"{change.measure.title.lower()} {ratio_words(change.ratio)}"
-
-
-def _values(before: CellView, after: CellView, change: Change) -> dict[str, Any]:
-    ratio = change.ratio
-    return {
-        "index": clean(after.index),
-        "before": clean(before.cell),
-        "after": clean(after.cell),
-        "measure": change.measure.key,
-        "unit": change.measure.unit,
-        "values": [change.before.median, change.after.median],
-        "ratio": ratio and {"ratio": ratio.median, "low": ratio.low, "high": ratio.high},
-        "is_shown": change.is_shown,
-    }

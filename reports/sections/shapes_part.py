@@ -13,7 +13,7 @@ from typing import Any
 
 from keymark.reports.model.data_points import leading
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import paired_ratios
+from keymark.reports.model.tables import BY_KEY, paired_ratios
 from keymark.reports.render import export
 from keymark.reports.render.format_values import times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
@@ -95,7 +95,7 @@ def shape_ratios(cells: Sequence[CellView]) -> list[ShapeRatios]:
 
 
 def _beside(first: CellView, cell: CellView) -> ShapeRatios:
-    ratios = paired_ratios(first, cell, COMPARED)
+    ratios = paired_ratios(first, cell, [BY_KEY[key] for key in COMPARED])
     return ShapeRatios(label=cell.label, cell=cell, first=first, ratios=ratios)
 
 

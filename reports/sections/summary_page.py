@@ -8,11 +8,13 @@ from keymark.reports.model.which_index import WhichIndex
 from keymark.reports.render.grids import Grid
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import markdown
+from keymark.reports.sections.compaction_part import CompactionPart
 from keymark.reports.sections.growth_part import GrowthPart
 from keymark.reports.sections.outcomes_part import OutcomesPart
 from keymark.reports.sections.page import Answered, Report, RunPart
 from keymark.reports.sections.pair_part import PairPart
 from keymark.reports.sections.releases_part import ReleasesPart
+from keymark.reports.sections.variants_part import VariantsPart
 
 _LONGEST_SENTENCE = 2000
 
@@ -64,7 +66,7 @@ def _of_engines(report: Report) -> list[str]:
 
 
 def _of_hudi(report: Report) -> list[str]:
-    """What runs have to say of several releases of Hudi."""
+    """What runs have to say of releases of Hudi and of its options."""
     lines = []
     if report.outcomes:
         found = report.outcomes
@@ -72,7 +74,10 @@ def _of_hudi(report: Report) -> list[str]:
         lines += [*_table(found.grid, "engine"), ""]
     for changed in report.releases:
         lines += [_heading("What changed between releases", changed.name), ""]
-        lines += _with_findings(changed.tables, "release")
+        lines += _with_findings(changed.tables, "measure")
+    for part in report.variants:
+        lines += [_heading("Variants of a table", part.name), ""]
+        lines += _with_findings(part.tables, "measure")
     return lines
 
 
@@ -135,19 +140,36 @@ def releases_markdown(part: ReleasesPart, run: RunPart) -> str:
     """Print what changed between releases as a document of its own, the whole span first."""
     lines = ["# What changed between releases of Hudi", "", *_sentences(part.overall), ""]
     lines += [markdown(run.compared, _LONGEST_SENTENCE), ""]
-    lines += _with_findings(part.tables, "release")
+    lines += _with_findings(part.tables, "measure")
     lines += ["Measured by", "", f"    make install && {run.command}", ""]
     return "\n".join(lines)
 
 
 def pair_markdown(part: PairPart, run: RunPart) -> str:
-    """Print two indexes side by side as a document of its own, what they show first."""
-    lines = [f"# {markdown(part.title)}", ""]
-    for grid, findings in part.tables:
+    """Print two indexes side by side as a document of its own."""
+    return _document(part.title, part.tables, run, "data")
+
+
+def variants_markdown(part: VariantsPart, run: RunPart) -> str:
+    """Print what variants of a table change as a document of its own."""
+    return _document("What options of a table change", part.tables, run, "measure")
+
+
+def compaction_markdown(part: CompactionPart, run: RunPart) -> str:
+    """Print the bill of upserts and compaction as a document of its own."""
+    return _document("What compaction costs", part.tables, run, "index")
+
+
+def _document(
+    title: str, tables: Sequence[tuple[Grid, Sequence[Answer]]], run: RunPart, head: str
+) -> str:
+    """Tables of one run as a document: what they show first, then the tables, then the command."""
+    lines = [f"# {markdown(title)}", ""]
+    for grid, findings in tables:
         lines += [f"{markdown(grid.caption)}:", "", *_sentences(findings), ""]
     lines += [markdown(run.compared, _LONGEST_SENTENCE), ""]
-    for grid, _ in part.tables:
-        lines += [f"## {markdown(grid.caption)}", "", *_table(grid, "data"), ""]
+    for grid, _ in tables:
+        lines += [f"## {markdown(grid.caption)}", "", *_table(grid, head), ""]
     lines += ["Measured by", "", f"    make install && {run.command}", ""]
     return "\n".join(lines)
 

@@ -15,7 +15,7 @@ from keymark.harness.store.units import Unit
 from keymark.reports.model.data_points import order_of, words_of
 from keymark.reports.model.measures import measures_of
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import paired_ratios
+from keymark.reports.model.tables import BY_KEY, paired_ratios
 from keymark.reports.render import export
 from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
@@ -115,7 +115,7 @@ def pairs(run: Run) -> list[Pair]:
 
 def _pair(stored: CellView, virtual: CellView, *, several: bool) -> Pair:
     label = clean(stored.index, 40) + (f" · {clean(stored.engine, 40)}" if several else "")
-    ratios = paired_ratios(stored, virtual, COMPARED)
+    ratios = paired_ratios(stored, virtual, [BY_KEY[key] for key in COMPARED])
     before, after = (
         cell.values("bulk_insert", "write", "bytes_written") for cell in (stored, virtual)
     )

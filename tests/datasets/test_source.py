@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -91,6 +92,24 @@ def test_truth_equals_brute_force(size, updates, inserts, deletes, seed):
     rows = source_rows(size)
     dataset = make(rows, updates=updates, inserts=inserts, deletes=deletes, seed=seed)
     check(dataset)
+
+
+def test_a_key_in_two_partitions_is_changed_in_each_and_never_asked_for():
+    rows = source_rows(40)
+    place = rows.column_names.index("dt")
+    twice = rows.slice(0, 10).set_column(place, "dt", pa.array(["other"] * 10))
+    dataset = make(pa.concat_tables([rows, twice]), updates=12)
+    spark, keys = Captured(), ("id", "dt")
+    model = TableModel(dataset.load(spark), keys)
+    for round_ in (1, 2, 3):
+        assert model.upsert(dataset.batch(spark, round_)) == dataset.batch_counts(round_)
+        left = model.copy()
+        left.delete(dataset.deletes(spark, round_))
+        assert dataset.truth(round_, deleted=False) == model.truth
+        assert dataset.truth(round_, deleted=True) == left.truth
+        sample = dataset.sample_keys(round_, present=20, absent=8, deleted=True)
+        held = Counter(row["id"] for row in left.rows.values())
+        assert [held[key] for key in sample["id"].to_pylist()] == [1] * 20 + [0] * 8
 
 
 def test_new_text_keys_get_a_suffix_that_is_not_taken():

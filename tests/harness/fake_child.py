@@ -43,6 +43,12 @@ class Handler:
     def sleep_on(self):
         time.sleep(60)
 
+    digest = check_index = hold_keys = sleep_on
+
+    def say(self, *, words):
+        sys.stderr.write(f"{words}\n")
+        sys.stderr.flush()
+
     def cancel(self):
         self.cancelled.set()
 

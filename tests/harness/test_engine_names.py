@@ -9,6 +9,8 @@ from keymark.harness.engines import (
     hudi_version,
     table_version,
 )
+from keymark.harness.errors import ScenarioError
+from keymark.harness.scenario import scenario
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,25 @@ def test_what_is_true_of_a_release_is_true_until_the_next_line_of_the_table():
     listed = [name for name in listing if hudi_releases.release(name).lists_locations]
     assert listed == ["1.0.0", "1.0.1"]
     assert table_version("hudi@1.0.1") == 8
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "section"),
+    [
+        ("hudi@1.2.0", 6, "engine_options.hudi@1.2.0"),
+        ("hudi@1.2.0-v8", 9, "engine_options.hudi@1.2.0-v8"),
+        ("hudi@1.2.0", 8, "variants.old"),
+    ],
+)
+def test_an_option_that_contradicts_the_version_of_the_engines_name(engine, version, section):
+    sets = [f"table.{section}.hoodie.write.table.version={version}"]
+    told = r"the engine's name says the version: hudi@1\.2\.0-v6, hudi@1\.2\.0-v8, hudi@1\.2\.0"
+    with pytest.raises(ScenarioError, match=told) as caught:
+        scenario.load("releases", sets=sets, overrides={"engines": [engine]})
+    said = f"table.{section}: hoodie.write.table.version is {version}, and {engine} makes version"
+    assert said in str(caught.value)
+
+
+def test_an_option_that_says_the_version_of_the_engines_name_is_no_contradiction():
+    sets = ["table.engine_options.hudi@1.2.0-v6.hoodie.write.table.version=6"]
+    assert scenario.load("releases", sets=sets, overrides={"engines": ["hudi@1.2.0-v6"]})

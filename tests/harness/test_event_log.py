@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -85,6 +86,35 @@ def test_failed_tasks_are_counted(tmp_path):
     )
     total = event_log.read(tmp_path / "app")["c|r0|lookup"].phases["total"]
     assert (total.tasks, total.failed_tasks) == (1, 1)
+
+
+def job(*stages, step="native/record|r0|upsert_1", **properties):
+    event = {
+        "Event": "SparkListenerJobStart",
+        "Stage Infos": [{"Stage ID": number, "Stage Attempt ID": 0} for number in stages],
+        "Properties": {"keymark.step": step, **properties},
+    }
+    return json.dumps(event) + "\n"
+
+
+def test_a_job_belongs_to_the_step_and_phase_of_its_last_stage(tmp_path):
+    tag = {"spark.jobGroup.id": "keymark/tag"}
+    lines = [job(1, 0, **tag), job(2, **tag), job(3), job(), job(4, step="")]
+    (tmp_path / "app").write_text("".join(lines) + '{"Event":"SparkListenerJobStart"}\n')
+    (found,) = event_log.read(tmp_path / "app").values()
+    assert {phase: counters.jobs for phase, counters in found.phases.items()} == {
+        "tag": 2,
+        "total": 3,
+    }
+    assert found.phases["total"].tasks == 0
+    assert found.stages == {}
+
+
+def test_jobs_of_hudi_have_the_phase_that_it_tells(tmp_path):
+    label = "hudi@1.2.0/record|r0|upsert_1"
+    said = {"spark.job.description": "Tagging: HoodieSparkTable"}
+    (tmp_path / "app").write_text(job(7, step=label, **said))
+    assert event_log.read(tmp_path / "app")[label].phases["total"].jobs == 1
 
 
 def test_a_line_without_end_is_refused_and_deep_nesting_passed_over(tmp_path):

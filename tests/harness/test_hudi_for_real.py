@@ -127,6 +127,57 @@ def test_compaction_is_on_the_bill_as_a_step_or_inside_of_an_upsert(tmp_path):
     assert {("cow", "bill"), ("scheduled", "bill"), ("inline", "bill")} <= bills
 
 
+def measured(path, scenario, *sets):
+    """Run a scenario with Hudi 1.2.0; its numbers by cell, step, phase and metric."""
+    skip_without("hudi@1.2.0")
+    command = [sys.executable, str(ROOT / "run_bench.py"), "run", scenario, "--json"]
+    command += ["--engine", "hudi@1.2.0", "--out", "run"]
+    given = [*SETS, "dataset.delete_rows=5", "workload.lookup_absent=0", *sets]
+    command += [word for each in given for word in ("--set", each)]
+    done = subprocess.run(command, cwd=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["verified"] is True
+    return {
+        (cell["cell"].removeprefix("hudi@1.2.0/"), each["step"], each["phase"], each["metric"]): (
+            each["median"]
+        )
+        for cell in summary["cells"]
+        for each in cell["metrics"]
+    }
+
+
+def test_a_secondary_index_is_a_query_path_and_costs_each_write(tmp_path):
+    # As many drivers as rows: the rows of one are in few files, and statistics leave none out.
+    found = measured(tmp_path, "secondary_index", "dataset.settings.columns.driver.size=2000")
+    read, written = (
+        {
+            variant: found[f"record/{variant}", step, "total", metric]
+            for variant in ("default", "no_statistics", "secondary")
+        }
+        for step, metric in (("column_query", "files_read"), ("upsert_1", "bytes_written"))
+    )
+    assert read["secondary"] < read["default"] <= read["no_statistics"]
+    assert written["secondary"] > written["default"] > written["no_statistics"]
+    told = (tmp_path / "run" / "report" / "variants.md").read_text()
+    assert "- secondary: beside default; changed: " in told
+
+
+CONSISTENT = """
+name = "own"
+indexes = ["consistent_bucket"]
+[workload]
+rounds = 2
+"""
+
+
+def test_consistent_buckets_are_verified(tmp_path):
+    (tmp_path / "own.toml").write_text(CONSISTENT)
+    found = measured(tmp_path, "own.toml")
+    steps = {step for cell, step, _, _ in found if cell == "consistent_bucket"}
+    assert steps >= {"bulk_insert", "upsert_1", "upsert_2", "delete", "lookup", "point_query"}
+
+
 def test_a_release_that_is_not_there_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
     command = [sys.executable, "run_bench.py", "run", "ci", "--json", "--index", "record"]

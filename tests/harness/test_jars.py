@@ -8,7 +8,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from keymark.harness.engines import ivy, jars, repositories
+from keymark.harness.engines import hudi_releases, ivy, jars, repositories
 from keymark.harness.errors import HarnessError
 
 FOLDER = "org/apache/hudi/hudi-spark3.5-bundle_2.12"
@@ -110,7 +110,11 @@ def test_a_repository_that_is_not_there_is_named(repository):
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(404, "there is no hudi-spark3.5-bundle_2.12 9.9.9"), (503, "HTTP 503 busy")]
+    ("code", "told"),
+    [
+        (404, r"^there is no hudi-spark3\.5-bundle_2\.12 9\.9\.9 .*known for Spark 3\.5 are 0\.15"),
+        (503, "HTTP 503 busy"),
+    ],
 )
 def test_what_the_repository_answers_is_told(repository, monkeypatch, code, told):  # noqa: ARG001
     def refuse(request, timeout):  # noqa: ARG001
@@ -149,7 +153,17 @@ def test_a_bundle_is_not_for_another_spark(monkeypatch):
     path = jars.bundle("0.15.0")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
-    assert "its bundle for Spark 3.5; this is 4.3.0" in jars.missing_bundle("0.15.0")
+    told = jars.missing_bundle("0.15.0")
+    assert "its bundle for Spark 3.5; this is 4.3.0, and an environment with PySpark 3.5" in told
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_release_without_a_bundle_is_told_with_those_that_have_one():
+    known = "(known for Spark 3.5 are 0.15.0, 1.0.1, 1.0.2, 1.1.1, 1.2.0)"
+    for version in ("12.3.45", "1.0.0", "1.1.0", "1.2.1"):
+        told = jars.missing_bundle(version)
+        assert told.endswith(f"keymark engine install hudi@{version} {known}")
+    assert all(known not in jars.missing_bundle(version) for version in hudi_releases.BUNDLED)
 
 
 SETTINGS = """<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0">
@@ -229,7 +243,8 @@ def test_without_a_mirror_ivy_is_asked_with_the_users_settings(home, tmp_path, m
     assert told[-1] == (len(content), len(content))
     with pytest.raises(HarnessError, match=r"no hudi-spark3\.5-bundle_2\.12 1\.1\.1: .*sha1"):
         jars.install("1.1.1", ignore)
-    with pytest.raises(HarnessError, match=f"in none of its repositories.*{jars.MAVEN_URL}"):
+    told = f"in none of its repositories.*{jars.MAVEN_URL}.*known for Spark 3.5 are 0.15.0"
+    with pytest.raises(HarnessError, match=told):
         jars.install("9.9.9", ignore)
     assert [each.name for each in jars.folder().iterdir()] == [path.name]
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from keymark.harness.engines import hudi_version, jars, table_version
-from keymark.harness.tables import independent
+from keymark.harness.errors import HarnessError
+from keymark.harness.tables import hudi_rs, independent
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -62,6 +63,52 @@ def test_places_are_those_of_the_files(table):
     assert row["dt"] == located["partition_path"][7]
 
 
+@pytest.fixture
+def unlisted(monkeypatch):
+    """A hudi-rs that lists no table."""
+
+    def refuse(path):
+        raise HarnessError(f"hudi-rs cannot list {path}: source had 11 children")
+
+    monkeypatch.setattr(hudi_rs, "slices", refuse)
+
+
+@pytest.mark.parametrize(
+    "table", ["1.0.2-own", "1.1.1-own", "1.2.0-own_partitioned"], indirect=True
+)
+def test_what_hudi_rs_cannot_list_is_listed_by_the_names_of_the_files(table, request):
+    listed = {(each.group, each.instant, each.path) for each in independent.slices(table)}
+    request.getfixturevalue("unlisted")
+    assert {(each.group, each.instant, each.path) for each in independent.slices(table)} == listed
+    assert independent.rows(table).num_rows > 1000
+
+
+@pytest.mark.parametrize("table", ["1.1.1-own"], indirect=True)
+@pytest.mark.usefixtures("unlisted")
+def test_files_of_commits_that_are_not_complete_or_were_replaced_do_not_count(table, monkeypatch):
+    timeline = table / ".hoodie" / "timeline"
+    *_, last = sorted(timeline.glob("*_*.commit"))
+    begin = last.name.partition("_")[0]
+    before = independent.slices(table)
+    written = [each for each in before if each.instant == begin]
+    assert written
+    last.unlink()
+    kept = {each.group: each.instant for each in independent.slices(table)}
+    assert all(kept.get(each.group, "") < begin for each in written)
+    # A replacement that follows takes the whole group away.
+    gone = before[0].group
+    (timeline / f"{begin}9_{begin}99.replacecommit").touch()
+    monkeypatch.setattr(hudi_rs, "replaced", lambda _: {gone: f"{begin}9"})
+    assert gone not in {each.group for each in independent.slices(table)}
+
+
+@pytest.mark.parametrize("table", ["1.2.0-own_merge_on_read"], indirect=True)
+@pytest.mark.usefixtures("unlisted")
+def test_log_files_need_hudi_rs(table):
+    with pytest.raises(HarnessError, match="hudi-rs cannot list"):
+        independent.slices(table)
+
+
 def test_only_a_merge_on_read_table_has_log_files(tmp_path):
     held = {}
     for name in ("1.1.1-own", "1.2.0-own_merge_on_read"):
@@ -78,7 +125,15 @@ def test_only_a_merge_on_read_table_has_log_files(tmp_path):
 @pytest.mark.xdist_group("hudi")
 @pytest.mark.parametrize(
     ("table", "engine"),
-    [("1.2.0-own_merge_on_read", "hudi@1.2.0")],
+    [
+        ("1.2.0-own_merge_on_read", "hudi@1.2.0"),
+        ("1.0.2-own", "hudi@1.2.0"),
+        ("1.0.2-own", "hudi@1.2.0-v8"),
+        ("1.0.2-own", "hudi@1.0.2"),
+        ("1.1.1-own", "hudi@1.1.1"),
+        ("1.1.1-own", "hudi@1.2.0"),
+        ("1.2.0-own_partitioned", "hudi@1.2.0"),
+    ],
     indirect=["table"],
 )
 def test_a_release_measures_copies_and_leaves_the_source(table, engine, tmp_path):
@@ -86,7 +141,9 @@ def test_a_release_measures_copies_and_leaves_the_source(table, engine, tmp_path
         pytest.skip(missing)
     before = content(table)
     command = [sys.executable, str(ROOT / "run_bench.py"), "run", "ci", "--json"]
-    command += ["--engine", engine, "--index", "record", "--out", str(tmp_path / "run")]
+    # A key in two partitions is measured with an index that looks in its partition only.
+    index = "partitioned_record" if table.parent.name == "own_partitioned" else "record"
+    command += ["--engine", engine, "--index", index, "--out", str(tmp_path / "run")]
     sets = (
         f"table.source={table}",
         "schedule.repetitions=1",

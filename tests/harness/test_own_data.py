@@ -52,12 +52,19 @@ def test_mistakes_show_before_spark_starts(tmp_path, folder):
 
 def test_a_table_with_a_key_in_two_partitions_is_refused():
     layout = Layout(name="trips", record_key=("id",), partition_path=("dt",), ordering="at")
-    refuse_repeated_keys(ROWS, layout)
-    refuse_repeated_keys(ROWS.slice(0, 0), layout)
+    for rows in (ROWS, ROWS.slice(0, 0)):
+        refuse_repeated_keys(rows, layout, in_partitions=False)
     moved = ROWS.slice(2).set_column(1, "dt", pa.array([dt.date(2024, 1, 3)]))
+    twice = pa.concat_tables([ROWS, moved])
     told = "trips holds 1 keys more than once, one of them 2 times"
     with pytest.raises(HarnessError, match=told):
-        refuse_repeated_keys(pa.concat_tables([ROWS, moved]), layout)
+        refuse_repeated_keys(twice, layout, in_partitions=False)
+    # Indexes that look in a key's partition only have no use for one row a key.
+    refuse_repeated_keys(twice, layout, in_partitions=True)
+    with pytest.raises(HarnessError, match="more than once in one partition, one of them 2 times"):
+        refuse_repeated_keys(pa.concat_tables([ROWS, ROWS]), layout, in_partitions=True)
+    with pytest.raises(HarnessError, match="trips holds each key in several partitions"):
+        refuse_repeated_keys(twice.filter([False, False, True, True]), layout, in_partitions=True)
 
 
 def test_options_are_texts(folder):

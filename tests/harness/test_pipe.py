@@ -91,6 +91,13 @@ def test_a_child_that_hangs_is_ended(child):
     assert child.is_dead
 
 
+def test_a_child_that_hangs_is_named_with_its_last_words(child):
+    child.call("say", words="GC overhead")
+    child.patience_s = 0.2
+    with pytest.raises(CellError, match=r"^fake gave no answer for 0 s: GC overhead$"):
+        child.call("sleep")
+
+
 @pytest.fixture
 def hudi(tmp_path, monkeypatch):
     monkeypatch.setattr(hudi_process, "_COMMAND", (str(FAKE),))
@@ -114,6 +121,37 @@ def test_a_process_that_ran_out_of_memory_costs_one_cell(hudi):
     assert hudi.call("known") == [("a", "b")]
     hudi.revive()
     assert hudi.call("known") == [("a", "b")]
+
+
+def test_a_process_may_be_silent_for_an_hour(hudi):
+    assert hudi._child.patience_s == 3600
+    hudi.patience(1.0)
+    hudi.patience(None)
+    assert hudi._child.patience_s == 3600
+
+
+@pytest.mark.parametrize("message", ["digest", "check_index", "hold_keys"])
+def test_a_process_that_hangs_outside_of_the_clock_costs_one_cell(hudi, message):
+    hudi.longest_s = 0.2
+    hudi.patience(None)
+    with pytest.raises(CellError, match=r"^hudi@1\.2\.0 gave no answer for 0 s$"):
+        hudi.call(message)
+    with pytest.raises(CellError, match="gave no answer"):  # until the next cell
+        hudi.call("known")
+    hudi.longest_s = LONG_S
+    hudi.revive()
+    assert hudi.call("known") == []
+
+
+def test_a_process_that_does_not_come_up_is_ended(hudi):
+    with pytest.raises(CellError, match="died"):
+        hudi.call("die")
+    hudi.longest_s = 0.0
+    with pytest.raises(CellError, match=r"^hudi@1\.2\.0 gave no answer for 0 s$"):
+        hudi.revive()
+    hudi.longest_s = LONG_S
+    hudi.revive()
+    assert hudi.call("known") == []
 
 
 def test_the_child_dies_with_its_parent(tmp_path):

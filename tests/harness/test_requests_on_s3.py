@@ -2,75 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-from s3_server import KEY, SECRET
+from served_requests import counted, differences, served, told, watched
 from small_run import SMALL
 
 from keymark.harness.engines import jars, s3a
 from keymark.harness.engines.format_jars import missing_jars
-from keymark.harness.measure.counters import label_of
-from keymark.harness.store.store import RunFolder
 from keymark.table.storage.requests import Request
 
 DELTA, ICEBERG = "delta@3.3.2", "iceberg@1.10.0"
 MISSED = 12
 """HEAD requests of a write of Delta that its client does not count."""
 
-HERE = Path(__file__).parent
 
-
-def watched(tmp_path, s3, *engines, indexes=("record", "global_simple"), **sets):
+def requests_of(tmp_path, s3, *engines, indexes=("record", "global_simple"), **sets):
     """Run `ci` on S3: by step the requests that the server got, and those in the samples."""
-    seen, folder = tmp_path / "seen.jsonl", tmp_path / "run"
-    connection = {name: value for name, value in s3.options.items() if value not in (KEY, SECRET)}
-    given = SMALL | {"schedule.repetitions": 1} | sets
-    given |= {f"table.options.{name}": value for name, value in connection.items()}
-    words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    given, folder = SMALL | {"schedule.repetitions": 1} | sets, tmp_path / "run"
+    pairs = [f"{name}={value}" for name, value in given.items()]
+    words = ["ci", *(word for each in pairs for word in ("--set", each))]
     words += [word for name in engines for word in ("--engine", name)]
     words += [word for name in indexes for word in ("--index", name)]
-    script, url = HERE / "watched_run.py", f"{s3.bucket()}/runs"
-    run = [sys.executable, script, s3.endpoint, seen, "ci", "--out", folder, "--tables", url]
-    done = subprocess.run(
-        [*run, *words],
-        env={
-            **os.environ,
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "PYTHONPATH": os.pathsep.join(map(str, HERE.parents[:2])),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = watched(s3, folder, words, capture_output=True)
     assert done.returncode == 0, done.stderr
-    served = [json.loads(line) for line in seen.read_text().splitlines()]
-    counted: dict[str, dict[str, float]] = {}
-    for sample in RunFolder(folder).samples():
-        kind = sample.metric.removesuffix("_requests")
-        if kind != sample.metric:
-            counted.setdefault(label_of(sample), {})[kind] = sample.value
-    return {each["label"]: each["got"] for each in served}, counted
-
-
-def differences(served, counted):
-    """The steps whose counts are not the server's; no request is of another kind."""
-    assert {kind for got in served.values() for kind in got} <= set(Request)
-    every = {label: {kind: got.get(kind, 0) for kind in Request} for label, got in served.items()}
-    return {label: (counted[label], got) for label, got in every.items() if counted[label] != got}
+    return served(folder), counted(folder)
 
 
 @pytest.mark.spark
 def test_keymark_counts_exactly_what_the_server_gets(tmp_path, s3):
-    served, counted = watched(tmp_path, s3, "native", **{"table.options.keymark.local.bytes": 0})
-    assert differences(served, counted) == {}
-    assert {label.split("|")[2] for label in served} > {"bulk_insert", "upsert_1", "lookup"}
-    assert all(sum(got.values()) for got in counted.values())
+    got, by_engine = requests_of(tmp_path, s3, "native", **{"table.options.keymark.local.bytes": 0})
+    assert differences(got, by_engine) == {}
+    assert {label.split("|")[2] for label in got} > {"bulk_insert", "upsert_1", "lookup"}
+    assert all(sum(each.values()) for each in by_engine.values())
 
 
 @pytest.mark.spark
@@ -79,9 +41,9 @@ def test_hudis_client_counts_what_the_server_gets(tmp_path, s3):
     lacking = jars.missing_bundle("1.2.0") or s3a.missing()
     if lacking:
         pytest.skip(lacking)
-    served, counted = watched(tmp_path, s3, "hudi@1.2.0")
+    got, by_engine = requests_of(tmp_path, s3, "hudi@1.2.0")
     # A request of a background thread can end, and be counted, in the next step.
-    differing = differences(served, counted)
+    differing = differences(got, by_engine)
     assert len(differing) <= 1, differing
     for ours, servers in differing.values():
         assert all(ours[kind] == servers[kind] for kind in ("put", "list", "delete")), differing
@@ -95,17 +57,37 @@ def test_requests_of_other_formats_are_what_the_server_gets(tmp_path, s3, engine
     if lacking:
         pytest.skip(lacking)
     sets = {"workload.lookup_absent": 0}
-    served, counted = watched(tmp_path, s3, engine, indexes=[mode], **sets)
-    told = {
-        label: {kind: ours[kind] - got[kind] for kind in got if ours[kind] != got[kind]}
-        for label, (ours, got) in differences(served, counted).items()
+    got, by_engine = requests_of(tmp_path, s3, engine, indexes=[mode], **sets)
+    missed = {
+        label: {kind: ours[kind] - count for kind, count in servers.items() if ours[kind] != count}
+        for label, (ours, servers) in differences(got, by_engine).items()
     }
     # In a write some of the requests escape Hadoop's counts, always as many of them.
-    assert {label.rpartition("|")[2] for label in told} <= {"bulk_insert", "upsert_1", "delete"}, (
-        told
-    )
-    assert all(abs(count) <= MISSED for each in told.values() for count in each.values()), told
-    assert all(sum(got.values()) for got in counted.values())
+    steps = {label.rpartition("|")[2] for label in missed}
+    assert steps <= {"bulk_insert", "upsert_1", "delete"}, missed
+    assert all(abs(count) <= MISSED for each in missed.values() for count in each.values()), missed
+    assert all(sum(each.values()) for each in by_engine.values())
+
+
+def test_differences_are_told_by_step_and_operation():
+    of_server = {
+        "native/record|r0|upsert_1": {"get": 3, "put": 9},
+        "hudi@1.2.0/record|w0|lookup": {"get": 104, "head": 7},
+        "hudi@1.2.0/record|r0|lookup": {"get": 104, "head": 7},
+    }
+    zeros = dict.fromkeys(Request, 0)
+    of_engine = {label: zeros | got for label, got in of_server.items()}
+    of_engine["hudi@1.2.0/record|r0|lookup"] |= {"get": 85}
+    assert told(of_server, of_engine).splitlines() == [
+        "- native: the counts of 1 of 1 steps are the server's, which got 12 requests in all.",
+        "- hudi@1.2.0: the counts of 1 of 2 steps are the server's, which got 222 requests in all.",
+        "",
+        "Where they differ:",
+        "",
+        "| cell | repetition | step | operation | counted | server |",
+        "|---|---|---|---|---:|---:|",
+        "| hudi@1.2.0/record | r0 | lookup | GET | 85 | 104 |",
+    ]
 
 
 def test_hudi_on_s3_without_hadoops_client_is_told_how_to_get_it(monkeypatch, tmp_path):

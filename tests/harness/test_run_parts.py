@@ -27,7 +27,7 @@ from keymark.harness.tables.probes import Listing
 
 LOGGED = {
     "native/record|r0|upsert_1": StepCounters(
-        {"total": Counters(tasks=7, shuffle_write_bytes=70), "tag": Counters(tasks=3)}
+        {"total": Counters(tasks=7, jobs=2, shuffle_write_bytes=70), "tag": Counters(tasks=3)}
     )
 }
 
@@ -43,8 +43,9 @@ def counted(samples, logged=None):
 
 def test_every_timed_phase_gets_every_counter_zeros_included():
     found = counted(phases("total", "tag", "commit"))
-    assert len(found) == 3 * 7
+    assert len(found) == 3 * 8
     assert found["upsert_1", "total", "tasks"].value == 7
+    assert found["upsert_1", "total", "jobs"].value == 2
     assert found["upsert_1", "total", "shuffle_write_bytes"].unit == "B"
     assert found["upsert_1", "tag", "tasks"].value == 3
     assert found["upsert_1", "commit", "tasks"].value == 0

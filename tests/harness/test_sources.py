@@ -27,8 +27,8 @@ def source(version, *, is_merge_on_read=False):
     [
         ("native", 8, "Keymark measures tables of version 6, and orders has version 8; `keymark d"),
         ("native@worktree", 9, "Keymark measures tables of version 6"),
-        ("hudi@0.15.0", 8, "makes tables of version 6, and orders has version 8; hudi@1.0.0 can"),
-        ("hudi@1.0.2", 9, "version 6, 8, and orders has version 9; hudi@1.1.0 can write it"),
+        ("hudi@0.15.0", 8, "makes tables of version 6, and orders has version 8; hudi@1.0.1 can"),
+        ("hudi@1.0.2", 9, "version 6, 8, and orders has version 9; hudi@1.1.1 can write it"),
         ("hudi@1.2.0-v6", 9, "hudi@1.2.0-v6 makes tables of version 6, and orders has version 9"),
         ("hudi@1.2.0-v8", 9, "has version 9; hudi@1.2.0 can write it"),
     ],

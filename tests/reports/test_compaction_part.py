@@ -75,3 +75,6 @@ def test_page_and_summary_have_the_bill(tmp_path):
     assert "## What compaction costs" in told
     assert "- Upserts and compaction: " in told
     assert published.summary["compactions"]["r1"]
+    document = (path / "report" / "compaction.md").read_text().splitlines()
+    assert document[0] == "# What compaction costs"
+    assert any(line.startswith("- Upserts and compaction: ") for line in document)

@@ -69,6 +69,19 @@ def test_bytes_within_the_tolerance_pass():
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "after", "expected"),
+    [("get", 123, "pass"), ("get", 150, "regression"), ("put", 105, "regression")],
+)
+def test_requests_of_hudi_pass_within_what_its_client_counts_too_late(kind, after, expected):
+    def of_hudi(name, requests):
+        counted = {key(f"{kind}_requests"): trials(requests, requests)}
+        return side(name, counted, run=name, foreign=frozenset({"record"}))
+
+    answer = compare(of_hudi("a", 104), of_hudi("b", after), Policy())
+    assert answer.verdict == expected
+
+
 def test_a_base_that_varies_makes_room_and_is_told():
     found, _ = judged(trials(30, 34, 31), trials(34, 31, 36))
     assert found.judged.verdict is Verdict.PASS

@@ -50,6 +50,15 @@ def test_what_varies_in_hudi_is_advisory_there():
     assert Policy().demand(files, native=False).level is Level.REQUIRED
 
 
+def test_requests_of_hudi_may_be_counted_in_the_next_step():
+    for kind in ("get", "head", "list", "put", "delete"):
+        asked = TASKS._replace(metric=f"{kind}_requests", phase="total")
+        theirs = 0.25 if kind in ("get", "head") else 0.0
+        for native, tolerance in ((True, 0.0), (False, theirs)):
+            found = Policy().demand(asked, native=native)
+            assert (found.level, found.tolerance) == (Level.REQUIRED, tolerance)
+
+
 def test_a_later_rule_overrides_what_it_names(tmp_path):
     found = policy(
         tmp_path,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from synthetic_matrix import matrix
+from synthetic_runs import sample
 
+from keymark.harness.store.store import RunFolder
 from keymark.reports.model.projection import load
 from keymark.reports.publish import publish
 from keymark.reports.sections.pair_part import pair_part
@@ -45,6 +47,36 @@ def test_each_engine_has_a_table(tmp_path):
     (run,) = load([run_of(tmp_path, engines={"native": 1.0, "hudi@1.2.0": 5.0})])
     captions = [grid.caption.partition(":")[0] for grid, _ in pair_part(run).tables]
     assert captions == ["hudi@1.2.0", "native"]
+
+
+def test_requests_of_all_kinds_are_compared_where_they_were_counted(tmp_path):
+    counted = {"record": {"get": 30.0, "put": 10.0}, "bucket": {"get": 8.0, "put": 12.0}}
+    path = run_of(tmp_path)
+    cells = {
+        (each.cell, each.index) for each in RunFolder(path).samples() if each.step == "upsert_1"
+    }
+    RunFolder(path).append(
+        sample(
+            run_id="m1",
+            cell=cell,
+            index=index,
+            repetition=repetition,
+            step="upsert_1",
+            metric=f"{kind}_requests",
+            value=value,
+        )
+        for cell, index in cells
+        for kind, value in counted[index].items()
+        for repetition in range(3)
+    )
+    (run,) = load([path])
+    part = pair_part(run)
+    ((grid, findings),) = part.tables
+    assert grid.heads[-1] == "Requests of an upsert"
+    assert "Requests of a lookup" not in grid.heads
+    assert part.values[0]["ratios"]["upsert_requests"]["ratio"] == 0.5
+    said = {each.topic: each.words for each in findings}
+    assert said["Requests of an upsert"] == "less with random 0.500x and skewed 0.500x."
 
 
 def test_a_difference_within_the_noise_is_not_shown(tmp_path):

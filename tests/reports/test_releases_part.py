@@ -9,6 +9,7 @@ from synthetic_runs import sample, write_run
 
 from keymark.reports.model.projection import load
 from keymark.reports.publish import publish
+from keymark.reports.sections.outcomes_part import outcomes_part
 from keymark.reports.sections.releases_part import releases_part
 
 OLD, NEW, NEWER = "hudi@1.0.2", "hudi@1.1.1", "hudi@1.2.0"
@@ -49,15 +50,16 @@ def test_each_release_stands_beside_the_one_before(tmp_path):
     part = releases_part(run)
     ((grid, findings),) = part.tables
     assert grid.caption == "record"
-    assert [row.label for row in grid.rows] == [OLD, NEW, NEWER]
+    assert grid.heads == (OLD, NEW, NEWER)
+    assert [row.label for row in grid.rows] == ["Tasks of an upsert", "Upsert"]
     assert [each.topic for each in findings] == [NEW, NEWER]
     assert findings[0].words == (
-        "beside hudi@1.0.2; changed: upsert 0.500x; no difference shown: tasks of an upsert."
+        "beside hudi@1.0.2; changed: upsert 0.500x; no difference shown: 1 counter."
     )
     assert "tasks of an upsert 100 to 50 (0.500x) and upsert 0.500x" in findings[1].words
     shown = {(each["after"], each["measure"]): each["is_shown"] for each in part.values}
-    assert shown[f"{NEW}/record", "tasks"] is False
-    assert shown[f"{NEWER}/record", "tasks"] is True
+    assert shown[f"{NEW}/record", "upsert_tasks"] is False
+    assert shown[f"{NEWER}/record", "upsert_tasks"] is True
 
 
 def test_a_counter_that_varies_by_less_than_a_hundredth_has_not_changed(tmp_path):
@@ -83,7 +85,33 @@ def test_versions_of_tables_of_one_release_are_compared_too(tmp_path):
     }
     (run,) = load([run_of(tmp_path, measured)])
     ((grid, _),) = releases_part(run).tables
-    assert [row.label for row in grid.rows] == [f"{NEWER}-v6", NEWER]
+    assert grid.heads == (f"{NEWER}-v6", NEWER)
+
+
+def test_counters_of_every_step_are_compared_and_those_that_nothing_has_left_out(tmp_path):
+    steps = ("bulk_insert", "upsert_1", "delete", "lookup", "point_query")
+    counted = ("jobs", "tasks", "files_read", "get_requests", "put_requests", "table_bytes")
+    samples = [
+        sample(
+            cell=f"{engine}/record", engine=engine, step=step, metric=metric, value=value * factor
+        )
+        for engine, factor in ((OLD, 1.0), (NEW, 2.0))
+        for step in steps
+        for metric, value in zip(counted, (3.0, 9.0, 0.0, 50.0, 4.0, 1e6), strict=True)
+    ]
+    (run,) = load([write_run(tmp_path / "run", samples, {"run_id": "r1"})])
+    part = releases_part(run)
+    ((grid, (finding,)),) = part.tables
+    told = [row.label for row in grid.rows]
+    of_a_load = [label.removesuffix(" of a load") for label in told[:4]]
+    assert of_a_load == ["Jobs", "Tasks", "GET requests", "PUT requests"]
+    assert told[-1] == "Table on disk"
+    assert {f"Jobs of {words}" for words in ("an upsert", "a delete", "a lookup")} < set(told)
+    assert "GET requests of a point query" in told
+    assert "Base files read by a load" not in told
+    assert finding.words.count("(2.00x)") == 6
+    assert finding.words.endswith("and 15 counters more.")
+    assert len(part.values) == len(told) == 21
 
 
 def test_page_and_summary_say_what_changed(tmp_path):
@@ -96,7 +124,8 @@ def test_page_and_summary_say_what_changed(tmp_path):
     page = published.index.read_text()
     assert "What changed between releases" in page
     summary = json.loads((path / "summary.json").read_text())
-    assert {each["measure"] for each in summary["releases"]["r1"]} == {"tasks", "write_latency"}
+    told = {each["measure"] for each in summary["releases"]["r1"]}
+    assert told == {"upsert_tasks", "write_latency"}
 
 
 def test_what_changed_is_a_document_of_its_own_that_begins_with_the_whole_span(tmp_path):
@@ -113,7 +142,7 @@ def test_what_changed_is_a_document_of_its_own_that_begins_with_the_whole_span(t
         "- record, hudi@1.2.0: beside hudi@1.0.2; changed: tasks of an upsert 100 to 80 (0.800x) "
         "and upsert 0.250x."
     )
-    assert any(line.startswith("| hudi@1.1.1 |") for line in told)
+    assert "| measure | hudi@1.0.2 | hudi@1.1.1 | hudi@1.2.0 |" in told
 
 
 def outcomes_of(tmp_path, given, info=None):
@@ -125,6 +154,16 @@ def outcomes_of(tmp_path, given, info=None):
     path = write_run(tmp_path / "run", samples, {"run_id": "r1", **(info or {})})
     published = publish([path])
     return published.report.outcomes, (path / "report" / "outcomes.md").read_text()
+
+
+def test_an_index_that_a_release_lacks_is_refused_in_its_own_words(tmp_path):
+    said = "IllegalArgumentException: No enum constant IndexType.RECORD_LEVEL_INDEX"
+    lacking = wrong(f"failed: CellError: {said}", step="bulk_insert")
+    given = [(NEWER, "partitioned_record", {}), (OLD, "partitioned_record", lacking)]
+    found, told = outcomes_of(tmp_path, given)
+    marks = {row.label: row.entries[1].value for row in found.grid.rows}
+    assert marks == {OLD: "refused", NEWER: "verified"}
+    assert said in told
 
 
 def wrong(reason, **more):
@@ -187,6 +226,21 @@ def test_what_fails_is_told_with_the_steps_that_lead_there_and_a_command(tmp_pat
         "--set workload.rounds=2 --set workload.lookup_present=0 --set workload.point_query=false"
     )
     assert f"These alone: `{reason.command}`" in told
+
+
+def test_other_variants_are_left_out_of_the_command(tmp_path):
+    shared = {"engine": NEW, "index": "record"}
+    samples = [
+        sample(cell=f"{NEW}/record/cow", **shared),
+        sample(cell=f"{NEW}/record/mor", **shared, **wrong("failed: no", step="bulk_insert")),
+        sample(cell=f"{OLD}/record/cow", **shared | {"engine": OLD}),
+    ]
+    (run,) = load([write_run(tmp_path / "run", samples, {"run_id": "r1"})])
+    (reason,) = outcomes_part([run]).reasons
+    assert reason.command == (
+        f"keymark run hudi_matrix --engine {NEW} --index record "
+        "--set 'table.variant_indexes.cow=[]'"
+    )
 
 
 def test_a_lookup_that_fails_needs_no_other_reads(tmp_path):

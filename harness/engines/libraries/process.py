@@ -17,7 +17,7 @@ from typing import Any
 
 from keymark.harness.engines.libraries.environments import python
 from keymark.harness.engines.libraries.names import LibraryName
-from keymark.harness.engines.pipe import Child
+from keymark.harness.engines.pipe import PATIENCE_S, Child
 from keymark.harness.errors import CellError, LimitError
 from keymark.harness.measure import environment, session
 from keymark.harness.scenario.scenario import Scenario
@@ -36,15 +36,20 @@ _OUT_OF_MEMORY = re.compile(r"^(Arrow)?MemoryError:|memory allocation of \d+ byt
 class LibraryProcess:
     """What answers the messages of `child.Session`.
 
-    A process that died, of memory or otherwise, costs the cell that it worked for. `revive` starts
-    another one for the next.
+    A process that died, of memory or otherwise, costs the cell that it worked for, and so does one
+    that hangs: it is ended. `revive` starts another one for the next.
 
     Args:
         name: of the engine.
         work: folder for its log.
         cores: that it may use.
         memory: bytes that it may hold.
+
+    Attributes:
+        longest_s: seconds that an answer may take where no other patience is set.
     """
+
+    longest_s: float = PATIENCE_S
 
     def __init__(self, name: LibraryName, *, work: Path, cores: int, memory: int) -> None:
         self._name, self._work = name, work
@@ -67,6 +72,7 @@ class LibraryProcess:
         # Isolated: neither the folder that the run was started in nor PYTHONPATH counts.
         command = [str(python(self._name)), "-I", str(_CHILD)]
         self._child = Child(command, log=self._work / f"{title}{number}.log", name=title)
+        self.patience(None)
         self._watch = MemoryWatch(self._child.pid, self._memory, self._child.kill)
         told = self.call("start", library=self._name.library, cores=self._cores)
         return {"conf": {"cores": str(self._cores), "memory": str(self._memory)}, **told}
@@ -100,8 +106,8 @@ class LibraryProcess:
             raise failed from error
 
     def patience(self, seconds: float | None) -> None:
-        """An answer that takes longer ends the process; None: it takes as long as it takes."""
-        self._child.patience_s = seconds
+        """An answer that takes longer ends the process; None: longer than `longest_s`."""
+        self._child.patience_s = self.longest_s if seconds is None else seconds
 
     def close(self) -> None:
         """End it."""
