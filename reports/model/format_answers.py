@@ -10,12 +10,16 @@ of the same question: the phases of a write, the parts of what is stored, the ki
 part that makes up half of the difference is named, and so is the first counter that is larger by
 a fourth. Both are what was measured beside the difference; whether they are its cause, no report
 can prove.
+
+An answer over the rounds of a repetition is one value, their mean. Where a run has one repetition
+only, each round is a value of its own, and rounds of the same number are pairs. Then an answer is
+the median round: what is done after every tenth batch is not in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from keymark.harness.engines import format_name, is_native, library_name
@@ -53,7 +57,8 @@ class Question:
         words: the question, to stand before a colon.
         step: whose numbers answer it; `LAST` for those of the last step that has them.
         metric: a name of `keymark.harness.store.units.METRICS`, or `REQUESTS`.
-        pooled: whether the answer is the mean over the steps `<step>_<round>` of a repetition.
+        over_rounds: whether the answer is over the steps `<step>_<round>` of a repetition.
+        by_round: whether each round of the only repetition is a value of its own.
         compacted: whether each batch bears its share of the compaction between batches. Of a mode
             that has variants with compaction only these count.
     """
@@ -62,7 +67,8 @@ class Question:
     words: str
     step: str
     metric: str
-    pooled: bool = False
+    over_rounds: bool = False
+    by_round: bool = False
     compacted: bool = False
 
     @property
@@ -82,12 +88,11 @@ class Question:
     def values(self, cell: CellView) -> Mapping[Trial, float]:
         """The answers of a candidate by trial; empty where it has none."""
         if self.compacted:
-            writes, added = _added(cell, UPSERT, self.metric), _added(cell, COMPACTION, self.metric)
-            batches = len(cell.rounds(UPSERT, "total", self.metric))
+            writes, shares = self.counted(cell, self.metric), _compaction_shares(cell, self.metric)
             return {
-                trial: (seconds + added.get(trial, 0.0)) / batches
+                trial: seconds + shares.get(trial[0], 0.0)
                 for trial, seconds in writes.items()
-                if not added or trial in added
+                if not shares or trial[0] in shares
             }
         if self.metric != REQUESTS:
             return self.counted(cell, self.metric)
@@ -95,11 +100,19 @@ class Question:
         complete = set.intersection(*map(set, kinds)) if kinds else set()
         return {trial: sum(each[trial] for each in kinds) for trial in sorted(complete)}
 
-    def counted(self, cell: CellView, metric: str) -> Mapping[Trial, float]:
+    def counted(
+        self, cell: CellView, metric: str, *, phase: str = "total"
+    ) -> Mapping[Trial, float]:
         """A metric of the step, by trial; empty where the candidate does not have it."""
-        if self.pooled:
-            return cell.pooled(self.step, "total", metric)
-        return _measure(self.step, metric).values(cell)
+        if not self.over_rounds:
+            return _measure(self.step, metric).values(cell)
+        if not self.by_round:
+            return cell.pooled(self.step, phase, metric)
+        return {
+            (repetition, number): value
+            for number, values in sorted(cell.rounds(self.step, phase, metric).items())
+            for repetition, value in values.items()
+        }
 
     def parts(self, cell: CellView) -> dict[str, float]:
         """Medians of what an answer is made of, by name; what was removed is below 0."""
@@ -108,18 +121,21 @@ class Question:
         if self.step == LAST:
             return _stored_parts(cell)
         if self.step == UPSERT:
-            phases = _medians({name: cell.values(UPSERT, name, self.metric) for name in PHASES})
-            return phases | ({"compaction": _share_of_compaction(cell)} if self.compacted else {})
+            told = {name: self.counted(cell, self.metric, phase=name) for name in PHASES}
+            return _medians(told) | ({"compaction": _compaction(cell)} if self.compacted else {})
         return {}
 
 
 QUESTIONS = (
-    Question(key="write", words="Writing a batch", step=UPSERT, metric="wall_s"),
+    Question(
+        key="write", words="Writing a batch", step=UPSERT, metric="wall_s", over_rounds=True
+    ),
     Question(
         key="write_compacted",
         words="Writing a batch, its share of compaction included",
         step=UPSERT,
         metric="wall_s",
+        over_rounds=True,
         compacted=True,
     ),
     Question(
@@ -127,14 +143,14 @@ QUESTIONS = (
         words="Reading one key between batches",
         step="point_query",
         metric="wall_s",
-        pooled=True,
+        over_rounds=True,
     ),
     Question(
         key="range_read",
         words="Reading a range between batches",
         step="range_query",
         metric="wall_s",
-        pooled=True,
+        over_rounds=True,
     ),
     Question(
         key="key_read_after",
@@ -155,7 +171,11 @@ QUESTIONS = (
         metric="table_bytes",
     ),
     Question(
-        key="write_requests", words="Requests of writing a batch", step=UPSERT, metric=REQUESTS
+        key="write_requests",
+        words="Requests of writing a batch",
+        step=UPSERT,
+        metric=REQUESTS,
+        over_rounds=True,
     ),
     Question(
         key="key_read_requests",
@@ -195,7 +215,7 @@ class FormatAnswer:
         summary: of its answers.
         rivals: candidates that are not told apart from it, nearest first.
         following: the nearest candidate that is told apart from it; None where there is none.
-        gap: the following one as a multiple of the best, paired within each repetition.
+        gap: the following one as a multiple of the best, paired within each repetition or round.
         differences: between these two.
     """
 
@@ -207,6 +227,12 @@ class FormatAnswer:
     gap: Summary | None = None
     differences: tuple[Difference, ...] = ()
 
+    @property
+    def is_by_rounds(self) -> bool:
+        """Whether its values are those of several rounds of one repetition."""
+        several = self.summary is not None and self.summary.n > 1
+        return several and self.question.over_rounds and self.question.by_round
+
 
 def has_formats(cells: Sequence[CellView]) -> bool:
     """Whether there are several candidates, one of them of another format than Hudi's."""
@@ -217,7 +243,14 @@ def has_formats(cells: Sequence[CellView]) -> bool:
 
 def answers(cells: Sequence[CellView]) -> list[FormatAnswer]:
     """Who answers each question best; verified cells on the same data."""
-    return [_answer(question, cells) for question in QUESTIONS]
+    repetitions = {
+        repetition
+        for cell in cells
+        for series in cell.series.values()
+        for repetition, _ in series.values
+    }
+    by_round = len(repetitions) == 1
+    return [_answer(replace(each, by_round=by_round), cells) for each in QUESTIONS]
 
 
 def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
@@ -317,16 +350,22 @@ def _stored_parts(cell: CellView) -> dict[str, float]:
     return found | {"bytes removed by services": min(removed, 0.0)}
 
 
-def _share_of_compaction(cell: CellView) -> float:
-    """Seconds of compaction for each batch."""
-    seconds = _added(cell, COMPACTION, "wall_s")
-    batches = len(cell.rounds(UPSERT, "total", "wall_s"))
-    return median(seconds.values()) / batches if seconds and batches else 0.0
+def _compaction(cell: CellView) -> float:
+    """Seconds of compaction for each batch, the median over the repetitions."""
+    shares = _compaction_shares(cell, "wall_s")
+    return median(shares.values()) if shares else 0.0
+
+
+def _compaction_shares(cell: CellView, metric: str) -> dict[int, float]:
+    """What the compaction between batches adds to each batch, by repetition; often nothing."""
+    batches = len(cell.rounds(UPSERT, "total", metric))
+    added = _added(cell, COMPACTION, metric)
+    return {repetition: value / batches for (repetition, _), value in added.items() if batches}
 
 
 def _added(cell: CellView, kind: str, metric: str) -> dict[Trial, float]:
     """The sum of a metric over the steps `<kind>_<round>` of each repetition."""
-    rounds = cell.rounds(kind, "total", metric)
+    rounds = cell.rounds(kind, "total", metric).values()
     complete = set.intersection(*map(set, rounds)) if rounds else set()
     return {(repetition, 0): sum(each[repetition] for each in rounds) for repetition in complete}
 

@@ -119,18 +119,18 @@ class CellView:
 
     def pooled(self, kind: str, phase: str, metric: str) -> Mapping[Trial, float]:
         """The mean over the steps ``<kind>_<round>`` of each repetition that has all of them."""
-        rounds = self.rounds(kind, phase, metric)
+        rounds = self.rounds(kind, phase, metric).values()
         complete = set.intersection(*map(set, rounds)) if rounds else set()
         return {(rep, 0): fmean(each[rep] for each in rounds) for rep in sorted(complete)}
 
-    def rounds(self, kind: str, phase: str, metric: str) -> list[dict[int, float]]:
-        """Values of each step ``<kind>_<round>``, by repetition."""
-        found = []
+    def rounds(self, kind: str, phase: str, metric: str) -> dict[int, dict[int, float]]:
+        """Values of the steps ``<kind>_<round>``, by round, then by repetition."""
+        found = {}
         for (step, *rest), series in self.series.items():
             stem, _, number = step.rpartition("_")
             if stem == kind and number.isdecimal() and rest == [phase, metric]:
                 values = {repetition: value for (repetition, _), value in series.values.items()}
-                found.append(values)
+                found[int(number)] = values
         return found
 
 

@@ -22,6 +22,7 @@ from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.stats.statistics import REPETITIONS_MIN
 
 _HEADS = ("best", "its median", "the next that is told apart", "as a multiple of the best")
+_BY_ROUNDS = " by rounds of one trial"
 _NO_REQUESTS = "not measured: requests are counted of tables on an object store (table.location)"
 
 
@@ -94,13 +95,13 @@ def _words(told: FormatAnswer) -> str:
     if told.best is None or told.summary is None:
         return _NO_REQUESTS if told.question.metric == REQUESTS else "not measured"
     unit = told.question.unit
-    value = amount(told.summary.median, unit)
+    value, turns = amount(told.summary.median, unit), _BY_ROUNDS if told.is_by_rounds else ""
     if told.rivals:
         near = _names([told.best, *told.rivals])
         few = "" if told.summary.n >= REPETITIONS_MIN else f", fewer than {REPETITIONS_MIN} values"
-        said = f"no difference shown between {near}{few}; the lowest median is {value}"
+        said = f"no difference shown{turns} between {near}{few}; the lowest median is {value}"
     else:
-        said = f"{told.best.label} is best with {value}"
+        said = f"{told.best.label} is best with {value}{turns}"
     if told.following is None or told.gap is None:
         return said if told.rivals else f"{said}; there is nothing to compare it with"
     parts = [said, f"{told.following.label} needs {ratio_words(told.gap)} as much"]

@@ -146,6 +146,70 @@ def test_of_few_repetitions_nothing_is_shown(tmp_path, changes):
     )
 
 
+def rounds_of(*seconds, step="upsert", **more):
+    """One repetition of the steps `<step>_1`, `<step>_2`, ... with these seconds."""
+    timed = {f"{step}_{n} total wall_s": value for n, value in enumerate(seconds, start=1)}
+    return timed | {key.replace("__", " "): value for key, value in more.items()}
+
+
+def test_of_one_trial_the_rounds_are_the_values_and_the_pairs(tmp_path):
+    told = {NATIVE: rounds_of(1.0, 2.0, 3.0, 4.0), DELTA: rounds_of(3.0, 6.0, 9.0, 12.0)}
+    found = answers_of(tmp_path, told, repetitions=1)["write"]
+    assert (found.best.engine, found.following.engine) == ("native", "delta@3.3.2")
+    assert (found.summary.median, found.summary.n) == (2.5, 4)
+    # Each round takes three times as long, however the rounds differ.
+    assert (found.gap.low, found.gap.high, found.gap.n) == (3.0, 3.0, 4)
+    (run,) = load([tmp_path / "run"])
+    ((grid, said),) = formats_part(run).tables
+    assert grid.rows[0].entries[1].n == "4"
+    assert said[0].words == (
+        "record · native is best with 2.50 s by rounds of one trial; merge_dv · delta@3.3.2 needs "
+        "3.00x as much; no phase and no counter that was measured tells why."
+    )
+
+
+def test_rounds_of_one_trial_that_cross_show_no_difference(tmp_path):
+    told = {NATIVE: rounds_of(1.0, 5.0, 1.0), DELTA: rounds_of(3.0, 3.0, 3.0)}
+    words = said_of(tmp_path, told, repetitions=1)["Writing a batch"]
+    assert words == (
+        "no difference shown by rounds of one trial between record · native and merge_dv · "
+        "delta@3.3.2; the lowest median is 1.00 s."
+    )
+
+
+def test_a_round_that_one_side_lacks_has_no_pair(tmp_path):
+    told = {NATIVE: rounds_of(1.0, 1.0, 1.0, 1.0), DELTA: rounds_of(2.0, 2.0, 2.0)}
+    found = answers_of(tmp_path, told, repetitions=1)["write"]
+    assert (found.summary.n, found.gap.n, found.gap.median) == (4, 3, 2.0)
+
+
+def test_rounds_of_one_trial_share_the_compaction_between_them(tmp_path):
+    kept = rounds_of(1.0, 1.0, 1.0, 1.0, compact_rows_2__total__wall_s=8.0)
+    told = {NATIVE: rounds_of(2.0, 2.0, 2.0, 2.0), f"{DELTA}/kept": kept}
+    found = answers_of(tmp_path, told, repetitions=1)["write_compacted"]
+    assert (found.best.engine, found.summary.n, found.gap.n) == ("native", 4, 4)
+    # 8 s over four batches are 2 s for each.
+    assert found.gap.median == 1.5
+    (part,) = found.differences
+    assert (part.name, part.best, part.other) == ("compaction", 0.0, 2.0)
+
+
+def test_phases_and_reads_of_one_trial_are_by_round_too(tmp_path):
+    def told(whole, tag):
+        phases = {f"upsert_{n} tag wall_s": tag * n for n in (1, 2, 3)}
+        reads = rounds_of(whole, whole, whole, step="point_query")
+        return rounds_of(whole, whole, whole) | phases | reads
+
+    cells = {NATIVE: told(10.0, 1.0), DELTA: told(16.0, 3.0)}
+    found = answers_of(tmp_path, cells, repetitions=1)
+    (part,) = found["write"].differences
+    assert (part.name, part.best, part.other) == ("tag", 2.0, 6.0)
+    assert found["key_read"].gap.n == 3
+    # Of what is read once there is one value.
+    assert found["key_read_after"].best is None
+    assert found["storage"].best is None
+
+
 def test_the_machines_noise_hides_a_difference_of_times_but_not_of_bytes(tmp_path):
     told = {
         NATIVE: {"upsert_1 total wall_s": 1.0, "upsert_1 total table_bytes": 1000},
