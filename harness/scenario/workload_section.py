@@ -90,8 +90,8 @@ class ScheduleSection(Section):
         warm: who takes them: every `cell`, or of each engine and `index` the first cell only. With
             `small` each cell takes the steps once on a small table instead, before the loads.
         loads: measured bulk loads of every table; all repetitions start from the first one's.
-        trial_minutes: minutes that a repetition takes at most: then its step is ended, the rest of
-            its steps left out, and what was measured is kept; 0 for no limit.
+        trial_minutes: minutes that a load, or a repetition, takes at most: then its step is ended,
+            the rest of its steps left out, and what was measured is kept; 0 for no limit.
         memory_gb: gigabytes that the process of an engine without Spark may hold: then it is ended,
             with its cell, whose row says so; 0 for three quarters of the machine's memory.
     """

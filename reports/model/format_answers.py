@@ -127,9 +127,7 @@ class Question:
 
 
 QUESTIONS = (
-    Question(
-        key="write", words="Writing a batch", step=UPSERT, metric="wall_s", over_rounds=True
-    ),
+    Question(key="write", words="Writing a batch", step=UPSERT, metric="wall_s", over_rounds=True),
     Question(
         key="write_compacted",
         words="Writing a batch, its share of compaction included",
