@@ -162,6 +162,8 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
     _report(out or str(finished.folder.path), as_json=target.as_json)
     for engine_, reason in finished.skipped.items():
         print(terminal_text(f"SKIPPED {engine_}: {reason}"), file=sys.stderr)
+    for cell, reason in finished.ended.items():
+        print(terminal_text(f"ENDED {cell}: {reason}"), file=sys.stderr)
     _tell_failed(finished.failed)
 
 

@@ -38,12 +38,14 @@ class Finished:
     Attributes:
         folder: where its numbers are.
         failed: reasons by cell id.
+        ended: the same of cells that ended at a limit of memory or time, which is a result.
         skipped: engines, and indexes and variants of engines, that could not be measured, with how
             to get them or what to do instead.
     """
 
     folder: RunFolder
     failed: Mapping[str, str]
+    ended: Mapping[str, str]
     skipped: Mapping[str, str]
 
 
@@ -106,8 +108,8 @@ def run(request: Request, progress: Progress) -> Finished:
     failed = runner.failed | pool.broken_cells(planned)
     told = [*notes(scenario, skipped), *runner.notes, *work.notes]
     done = {"finished": now(), "repetitions": repetitions, "notes": told, "failed": failed}
-    folder.finish(record.but(**done))
-    return Finished(folder=folder, failed=failed, skipped=skipped)
+    folder.finish(record.but(**done, ended=runner.ended))
+    return Finished(folder=folder, failed=failed, ended=runner.ended, skipped=skipped)
 
 
 def run_mappings(request: Request, progress: Progress) -> Finished:
@@ -148,7 +150,7 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
     shutil.rmtree(work_folder(folder), ignore_errors=True)
     done = {"finished": now(), "repetitions": scenario.schedule.repetitions}
     folder.finish(record.but(**done, notes=runner.notes, failed=runner.failed))
-    return Finished(folder=folder, failed=runner.failed, skipped=skipped)
+    return Finished(folder=folder, failed=runner.failed, ended={}, skipped=skipped)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ Fact = tuple[str, str]
 LONGEST_LIST = 400
 """Facts of one section that a page shows."""
 
-_APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
+_APART = {"schema_version", "run_id", "scenario", "notes", "failed", "ended", "command"}
 _WORK = ("dataset.", "workload.", "table.", "spark.", "job.")
 _SIDES = "sides"
 """What differs between the sides of a job, by engine."""

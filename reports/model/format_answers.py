@@ -26,7 +26,13 @@ from keymark.harness.engines import format_name, is_native, library_name
 from keymark.harness.store.units import METRICS, Unit
 from keymark.reports.model.projection import UPSERT, CellView, Trial
 from keymark.reports.model.tables import LAST, PHASES, Measure
-from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
+from keymark.reports.stats.statistics import (
+    REPETITIONS_MIN,
+    Summary,
+    is_shown,
+    paired_ratio,
+    summarize,
+)
 
 COMPACTION = "compact_rows"
 """Kind of the steps between batches in which a format does what its writes postpone."""
@@ -259,6 +265,11 @@ def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
             if mode not in medians or found < medians[mode][0]:
                 medians[mode] = found, cell
     ranked = [cell for _, cell in sorted(medians.values(), key=lambda each: each[0])]
+    # Of a cell that ended at a limit a few values would hide what all the others show.
+    enough = [
+        cell for cell in ranked if not cell.ended or len(question.values(cell)) >= REPETITIONS_MIN
+    ]
+    ranked = enough or ranked
     if not ranked:
         return FormatAnswer(question=question)
     best, *others = ranked

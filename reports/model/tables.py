@@ -92,22 +92,8 @@ def _time_of(step: str, title: str, what: str) -> Measure:
 
 
 HEADLINE = (
-    Measure(
-        key="build",
-        title="Build",
-        what="Building the index of given keys",
-        step="build",
-        phase="total",
-        metric="wall_s",
-    ),
-    Measure(
-        key="build_index",
-        title="Index built",
-        what="Building the index of a table that has rows",
-        step="build_index",
-        phase="total",
-        metric="wall_s",
-    ),
+    _time_of("build", "Build", "Building the index of given keys"),
+    _time_of("build_index", "Index built", "Building the index of a table that has rows"),
     Measure(
         key="build_rate",
         title="Keys indexed",
@@ -136,14 +122,7 @@ HEADLINE = (
     _time_of("null_columns", "Columns nulled", "Nulling columns by key"),
     _time_of("delete", "Delete", "Deleting by key"),
     _time_of("purge", "Purge", "Purging deleted keys"),
-    Measure(
-        key="lookup",
-        title="Lookup",
-        what="Lookup",
-        step="lookup",
-        phase="total",
-        metric="wall_s",
-    ),
+    _time_of("lookup", "Lookup", "Lookup"),
     _time_of("lookup_again", "Looked up again", "Looking the same keys up again"),
     Measure(
         key="lookup_rate",
@@ -153,14 +132,7 @@ HEADLINE = (
         phase="total",
         metric="keys_per_s",
     ),
-    Measure(
-        key="point_query",
-        title="Point query",
-        what="Point query",
-        step="point_query",
-        phase="total",
-        metric="wall_s",
-    ),
+    _time_of("point_query", "Point query", "Point query"),
     _time_of("column_query", "Column query", "Reading the rows of one value of a column"),
     _time_of("range_query", "Range query", "Reading the rows of a range of a column"),
     Measure(
@@ -417,9 +389,10 @@ def _rest(cell: CellView, step: str, metric: str) -> dict[Trial, float]:
 def _column(cells: Sequence[CellView], measure: Measure) -> Column:
     values = [measure.values(cell) for cell in cells]
     summaries = tuple(summarize(list(each.values())) if each else None for each in values)
-    standing, leaders = _lead(cells, summaries, measure)
+    judged = _judged(cells, summaries)
+    standing, leaders = _lead(cells, judged, measure)
     ratios: list[Summary | None] = [None] * len(values)
-    first = _foremost(summaries, measure)
+    first = _foremost(judged, measure)
     if first is not None and standing in (Standing.BEST, Standing.TIED):
         ratios = [
             None if row == first or not each else paired_ratio(values[first], each)[0]
@@ -431,8 +404,22 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
         standing=standing,
         leaders=leaders,
         ratios=tuple(ratios),
-        deciding=_deciding(summaries, measure, standing),
+        deciding=_deciding(judged, measure, standing),
     )
+
+
+def _judged(
+    cells: Sequence[CellView], summaries: Sequence[Summary | None]
+) -> Sequence[Summary | None]:
+    """The summaries by which a column is judged.
+
+    A cell that ended at a limit before it had enough values is shown, and says nothing of others.
+    """
+    kept = [
+        None if cell.ended and summary and summary.n < REPETITIONS_MIN else summary
+        for cell, summary in zip(cells, summaries, strict=True)
+    ]
+    return kept if any(kept) else summaries
 
 
 def _lead(

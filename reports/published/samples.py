@@ -107,7 +107,7 @@ def _of_step(taken: Taken, lines: Sequence[Numbered]) -> Iterator[Finding]:
 
 
 def _failures(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> Iterator[Finding]:
-    """Flags of samples against the cells that `run.json` calls failed."""
+    """Flags of samples against the cells that `run.json` calls failed, or ended at a limit."""
     for taken, lines in steps.items():
         number, sample = lines[0]
         if not sample.verified and taken.cell not in record.failed:
@@ -119,6 +119,12 @@ def _failures(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> I
         if ends and all(each.verified and each.valid for lines in ends for _, each in lines):
             said = f"says that {step} failed ({reason}); all of its samples say that it did not"
             yield in_file(INFO, f"failed.{cell}", said)
+    for cell, told in record.ended.items():
+        step, _, reason = told.partition(": ")
+        ends = [lines for each, lines in steps.items() if (each.cell, each.step) == (cell, step)]
+        if not any(not each.valid and each.reason == reason for lines in ends for _, each in lines):
+            said = f"says that {step} ended ({reason}); none of its samples says so"
+            yield in_file(INFO, f"ended.{cell}", said)
 
 
 def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> Iterator[Finding]:
@@ -126,9 +132,10 @@ def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> It
     cells = [each.cell for each in record.cells or ()]
     skipped = tuple(f"{name}/" for name in record.skipped)
     found = list(dict.fromkeys([*cells, *(taken.cell for taken in steps)]))
+    # Of a cell that failed, or ended at a limit, the rest was left out.
+    stopped = {*record.failed, *record.ended}
     for cell in found:
-        # Of a cell that failed the rest was left out.
-        if cell in record.failed or f"{cell}/".startswith(skipped):
+        if cell in stopped or f"{cell}/".startswith(skipped):
             continue
         counted = [t for t in steps if t.cell == cell and not t.warmup]
         if not counted:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keymark.harness.store.data_point import DataPoint
 from keymark.reports.model.data_points import by_data, leading, words_of
 from keymark.reports.model.format_answers import (
     REQUESTS,
@@ -14,6 +15,7 @@ from keymark.reports.model.format_answers import (
     answers,
     has_formats,
 )
+from keymark.reports.model.limits import Limit, limits
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.format_values import amount
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
@@ -45,15 +47,28 @@ class FormatsPart:
 
 def formats_part(run: Run) -> FormatsPart | None:
     """The section of a run; None unless it measured another format beside something else."""
-    right = leading([cell for cell in run.cells if cell.verified])
-    found = {data: answers(cells) for data, cells in by_data(right).items() if has_formats(cells)}
+    right = [cell for cell in run.cells if not cell.failed]
+    shown = {data for shape in {each.data.shape for each in right} for data in _shown(right, shape)}
+    groups = by_data([cell for cell in right if cell.data in shown])
+    found = {
+        data: answers([cell for cell in cells if cell.verified])
+        for data, cells in groups.items()
+        if has_formats(cells)
+    }
     if not found:
         return None
+    ended = limits(right)
     return FormatsPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
         tables=[
-            (_grid(words_of(data) or "all questions", told), [_sentence(each) for each in told])
+            (
+                _grid(words_of(data) or "all questions", told),
+                [
+                    *map(_sentence, told),
+                    *(_limit(each) for each in ended if _is_on(each, data)),
+                ],
+            )
             for data, told in found.items()
         ],
         values=[
@@ -62,6 +77,13 @@ def formats_part(run: Run) -> FormatsPart | None:
             for each in told
         ],
     )
+
+
+def _shown(cells: Sequence[CellView], shape: str) -> set[DataPoint]:
+    """The data of the largest table, of one shape, with which anything was measured."""
+    of_shape = [cell for cell in cells if cell.data.shape == shape]
+    measured = [cell for cell in of_shape if cell.verified]
+    return {cell.data for cell in leading(measured or of_shape)}
 
 
 def _grid(caption: str, told: Sequence[FormatAnswer]) -> Grid:
@@ -111,6 +133,22 @@ def _words(told: FormatAnswer) -> str:
         else "no phase and no counter that was measured tells why"
     )
     return "; ".join(parts)
+
+
+def _is_on(limit: Limit, data: DataPoint) -> bool:
+    """Whether a limit was met on such data, with a table of any size."""
+    its = limit.cell.data
+    return (its.shape, its.batch) == (data.shape, data.batch)
+
+
+def _limit(found: Limit) -> Answer:
+    """Where somebody ended, and the largest table with which it did not."""
+    words = found.cell.ended.rstrip(".")
+    if found.largest:
+        words += f"; the largest size at which it took all steps is {found.largest:,} rows"
+    elif found.is_of_sizes:
+        words += "; there is no smaller size at which it took all steps"
+    return Answer(topic=found.cell.label, words=f"{words}.")
 
 
 def _difference(found: Difference) -> str:
