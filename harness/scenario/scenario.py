@@ -22,6 +22,7 @@ from keymark.harness.engines import (
     NATIVE,
     engine_mistake,
     is_native,
+    is_without_spark,
     library_name,
     own_master,
 )
@@ -382,7 +383,7 @@ def _session_mistakes(scenario: Scenario) -> list[str]:
     """Sessions that would wait for each other: a standalone cluster gives the first all cores."""
     spark = scenario.spark
     beside = [name for name in scenario.engines if name not in (NATIVE, BARE)]
-    beside = [name for name in beside if own_master(name) is None and library_name(name) is None]
+    beside = [name for name in beside if own_master(name) is None and not is_without_spark(name)]
     shared = {"spark.cores.max", "spark.dynamicAllocation.enabled"} & spark.conf.keys()
     if not spark.master.startswith("spark://") or not beside or shared:
         return []
