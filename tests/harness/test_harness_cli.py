@@ -55,6 +55,8 @@ def test_scenarios_lists_the_built_in_ones(app):
         "ci",
         "compaction",
         "formats",
+        "formats_codec",
+        "formats_limits",
         "formats_sorted",
         "formats_tuned",
         "gate",
