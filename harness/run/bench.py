@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keymark.harness.engines.engine_pool import EnginePool, missing, unordered
+from keymark.harness.engines.locations import unreached
 from keymark.harness.errors import HarnessError
 from keymark.harness.measure import environment
 from keymark.harness.measure.canary import Canary
@@ -70,6 +71,7 @@ def run(request: Request, progress: Progress) -> Finished:
         absent_keys=absent,
         source=source_facts(Path(source)) if source else None,
     )
+    skipped |= unreached(scenario.engines, scenario.table.location, skipped)
     skipped |= unordered(expand(scenario), skipped)
     folder, record = begin(request, skipped)
     run_id = str(record.run_id)

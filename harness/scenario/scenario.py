@@ -23,7 +23,6 @@ from keymark.harness.engines import (
     engine_mistake,
     is_native,
     is_without_spark,
-    library_name,
     own_master,
 )
 from keymark.harness.engines.formats import MERGE_PARTITIONS, ROW_ORDER, ROW_ORDERS
@@ -360,23 +359,14 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
 
 
 def _location_mistakes(scenario: Scenario) -> list[str]:
-    """Engines that cannot write there; a place that is no store."""
+    """A place that is no store."""
     location = scenario.table.location
     if location is None:
         return []
     scheme, mark, rest = location.partition("://")
-    is_s3 = scheme in ("s3", "s3a")
-    others = [
-        name
-        for name in scenario.engines
-        if not is_native(name) and (not is_s3 or library_name(name) is not None)
-    ]
-    found = [f"table.location: {name} has no connection to {location}" for name in others]
-    if not mark or scheme in ("file", "memory") or not rest:
-        found.append(
-            f"table.location: {location} is not the URL of a store, such as s3://bucket/folder"
-        )
-    return found
+    if mark and scheme not in ("file", "memory") and rest:
+        return []
+    return [f"table.location: {location} is not the URL of a store, such as s3://bucket/folder"]
 
 
 def _session_mistakes(scenario: Scenario) -> list[str]:

@@ -18,7 +18,7 @@ the median round: what is done after every tenth batch is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -221,6 +221,7 @@ class FormatAnswer:
         following: the nearest candidate that is told apart from it; None where there is none.
         gap: the following one as a multiple of the best, paired within each repetition or round.
         differences: between these two.
+        uncounted: candidates of which requests are not known, where they are known of others.
     """
 
     question: Question
@@ -230,6 +231,7 @@ class FormatAnswer:
     following: CellView | None = None
     gap: Summary | None = None
     differences: tuple[Difference, ...] = ()
+    uncounted: tuple[CellView, ...] = ()
 
     @property
     def is_by_rounds(self) -> bool:
@@ -290,7 +292,16 @@ def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
         following=following,
         gap=ratios[following.cell] if following else None,
         differences=_differences(question, best, following) if following else (),
+        uncounted=tuple(_uncounted(question, cells)) if question.metric == REQUESTS else (),
     )
+
+
+def _uncounted(question: Question, cells: Sequence[CellView]) -> Iterator[CellView]:
+    """Candidates that took the steps of a question about requests, and do not tell these."""
+    times = replace(question, metric="wall_s")
+    for cell in cells:
+        if times.values(cell) and not question.values(cell):
+            yield cell
 
 
 def _compacted(cells: Sequence[CellView]) -> list[CellView]:

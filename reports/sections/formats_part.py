@@ -110,7 +110,10 @@ def _entries(told: FormatAnswer) -> tuple[Entry, ...]:
 
 
 def _sentence(told: FormatAnswer) -> Answer:
-    return Answer(topic=told.question.words, words=f"{_words(told)}.")
+    words = _words(told)
+    if told.uncounted:
+        words += f"; not counted: {_names(told.uncounted)}"
+    return Answer(topic=told.question.words, words=f"{words}.")
 
 
 def _words(told: FormatAnswer) -> str:

@@ -344,6 +344,17 @@ def test_requests_are_added_over_their_kinds(tmp_path):
     assert (kind.name, kind.best, kind.other, kind.share) == ("GET requests", 10, 40, 1.0)
 
 
+def test_who_does_not_tell_its_requests_is_named_where_others_do(tmp_path):
+    told = {
+        NATIVE: {"upsert_1 total wall_s": 1.0, "upsert_1 total get_requests": 10},
+        DELTA: {"upsert_1 total wall_s": 2.0, "upsert_1 total get_requests": 40},
+        ICEBERG: {"upsert_1 total wall_s": 3.0},
+    }
+    words = said_of(tmp_path, told)["Requests of writing a batch"]
+    assert words.startswith("record · native is best with 10; merge_dv · delta@3.3.2 needs 4.00x")
+    assert words.endswith("; not counted: merge_mor · iceberg@1.10.0.")
+
+
 def test_what_was_not_measured_is_said(tmp_path):
     said = said_of(tmp_path, WRITES)
     assert said["Reading a range between batches"] == "not measured."
