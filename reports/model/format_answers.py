@@ -24,7 +24,7 @@ from statistics import median
 
 from keymark.harness.engines import format_name, is_native, library_name
 from keymark.harness.store.units import METRICS, Unit
-from keymark.reports.model.projection import UPSERT, CellView, Trial
+from keymark.reports.model.projection import UPSERT, CellView, Trial, has_one_repetition
 from keymark.reports.model.tables import LAST, PHASES, Measure
 from keymark.reports.stats.statistics import (
     REPETITIONS_MIN,
@@ -112,13 +112,8 @@ class Question:
         """A metric of the step, by trial; empty where the candidate does not have it."""
         if not self.over_rounds:
             return _measure(self.step, metric).values(cell)
-        if not self.by_round:
-            return cell.pooled(self.step, phase, metric)
-        return {
-            (repetition, number): value
-            for number, values in sorted(cell.rounds(self.step, phase, metric).items())
-            for repetition, value in values.items()
-        }
+        values = cell.by_round if self.by_round else cell.pooled
+        return values(self.step, phase, metric)
 
     def parts(self, cell: CellView) -> dict[str, float]:
         """Medians of what an answer is made of, by name; what was removed is below 0."""
@@ -249,13 +244,7 @@ def has_formats(cells: Sequence[CellView]) -> bool:
 
 def answers(cells: Sequence[CellView]) -> list[FormatAnswer]:
     """Who answers each question best; verified cells on the same data."""
-    repetitions = {
-        repetition
-        for cell in cells
-        for series in cell.series.values()
-        for repetition, _ in series.values
-    }
-    by_round = len(repetitions) == 1
+    by_round = has_one_repetition(cells)
     return [_answer(replace(each, by_round=by_round), cells) for each in QUESTIONS]
 
 

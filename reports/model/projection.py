@@ -130,6 +130,14 @@ class CellView:
         complete = set.intersection(*map(set, rounds)) if rounds else set()
         return {(rep, 0): fmean(each[rep] for each in rounds) for rep in sorted(complete)}
 
+    def by_round(self, kind: str, phase: str, metric: str) -> Mapping[Trial, float]:
+        """The values of the steps ``<kind>_<round>``, each round for itself."""
+        return {
+            (repetition, number): value
+            for number, values in sorted(self.rounds(kind, phase, metric).items())
+            for repetition, value in values.items()
+        }
+
     def rounds(self, kind: str, phase: str, metric: str) -> dict[int, dict[int, float]]:
         """Values of the steps ``<kind>_<round>``, by round, then by repetition."""
         found = {}
@@ -198,6 +206,17 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
         )
         for place, run in enumerate(runs)
     )
+
+
+def has_one_repetition(cells: Iterable[CellView]) -> bool:
+    """Whether all values are of one repetition: then its rounds are what can be compared."""
+    taken = {
+        repetition
+        for cell in cells
+        for series in cell.series.values()
+        for repetition, _ in series.values
+    }
+    return len(taken) == 1
 
 
 def failed_cells(record: RunRecord) -> dict[str, str]:

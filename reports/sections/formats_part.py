@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keymark.harness.store.data_point import DataPoint
+from keymark.reports.model.claims import Beside, beside
 from keymark.reports.model.data_points import by_data, leading, words_of
 from keymark.reports.model.format_answers import (
     REQUESTS,
@@ -17,7 +18,7 @@ from keymark.reports.model.format_answers import (
 )
 from keymark.reports.model.limits import Limit, limits
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.render.format_values import amount
+from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import LONGEST_LIST, Answer
 from keymark.reports.render.text import NOTHING, clean, listed
@@ -67,6 +68,7 @@ def formats_part(run: Run) -> FormatsPart | None:
                 [
                     *map(_sentence, told),
                     *(_limit(each) for each in ended if _is_on(each, data)),
+                    *map(_published, beside([cell for cell in groups[data] if cell.verified])),
                 ],
             )
             for data, told in found.items()
@@ -136,6 +138,16 @@ def _words(told: FormatAnswer) -> str:
         else "no phase and no counter that was measured tells why"
     )
     return "; ".join(parts)
+
+
+def _published(found: Beside) -> Answer:
+    """A published figure of two formats, and what was measured of both."""
+    claim, ratio = found.claim, found.ratio
+    around = f" ({times(ratio.low)} to {times(ratio.high)})" if ratio.low < ratio.high else ""
+    words = f"{claim.words} ({claim.at}); here {found.cell.label} takes {times(ratio.median)}"
+    few = "" if ratio.n >= REPETITIONS_MIN else f", of fewer than {REPETITIONS_MIN} values"
+    words += f"{around} of {found.base.label}{few}; what differs: {claim.differs}."
+    return Answer(topic=f"Published: {claim.what[0].lower()}{claim.what[1:]}", words=words)
 
 
 def _is_on(limit: Limit, data: DataPoint) -> bool:

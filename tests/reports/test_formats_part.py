@@ -364,6 +364,49 @@ def test_what_was_not_measured_is_said(tmp_path):
     assert list(said) == [each.words for each in QUESTIONS]
 
 
+HUDI, COPIED = "hudi@1.2.0/record", "iceberg@1.10.0/merge_cow"
+
+
+def published_of(path, told, **changes):
+    return {
+        topic: words
+        for topic, words in said_of(path, told, **changes).items()
+        if topic.startswith("Published")
+    }
+
+
+def test_what_was_published_of_two_formats_stands_beside_what_was_measured(tmp_path):
+    told = {
+        HUDI: {"upsert_1 total wall_s": [2.0, 2.0, 2.0]},
+        COPIED: {"upsert_1 total wall_s": [9.0, 9.0, 9.0]},
+        # Of the modes of a format the fastest stands for it.
+        ICEBERG: {"upsert_1 total wall_s": [4.0, 5.0, 4.0]},
+    }
+    ((topic, words),) = published_of(tmp_path, told).items()
+    assert topic == "Published: an upsert takes a quarter of what Iceberg 1.10 takes"
+    assert words.startswith(
+        "0.250x (Hudi's makers, no spread and no raw data); here record · hudi@1.2.0 takes 0.500x "
+        "(0.400x to 0.500x) of merge_mor · iceberg@1.10.0; what differs: here the table is on the "
+    )
+
+
+def test_of_one_trial_published_figures_are_compared_by_rounds(tmp_path):
+    told = {HUDI: rounds_of(1.0, 2.0, 3.0), DELTA: rounds_of(4.0, 8.0, 12.0)}
+    ((topic, words),) = published_of(tmp_path, told, repetitions=1).items()
+    assert "a sixth of what Delta 3.3 takes" in topic
+    assert "takes 0.250x of merge_dv · delta@3.3.2; what differs" in words
+    one = {HUDI: rounds_of(1.0), DELTA: rounds_of(4.0)}
+    (words,) = published_of(tmp_path / "one", one, repetitions=1).values()
+    assert "of merge_dv · delta@3.3.2, of fewer than 3 values;" in words
+
+
+@pytest.mark.parametrize("cells", [(NATIVE, ICEBERG), ("hudi@1.2.0/bloom", ICEBERG), (HUDI, DELTA)])
+def test_a_published_figure_needs_both_of_its_engines(tmp_path, cells):
+    told = {cell: {"upsert_1 total wall_s": 1.0} for cell in cells}
+    found = published_of(tmp_path, told)
+    assert not any("Iceberg" in topic for topic in found)
+
+
 def test_each_kind_of_data_has_its_own_answers(tmp_path):
     path = run_of(tmp_path / "run", WRITES, shapes=("hot", "spread"))
     part = formats_part(load([path])[0])
