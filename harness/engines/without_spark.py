@@ -8,8 +8,8 @@ through its own reader. What a table is asked for is told as to a revision of Ke
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,9 +80,10 @@ class WithoutSparkEngine(RevisionEngine):
         """The table that the child knows by a number."""
         return WithoutSparkTable(self._child, number)
 
-    def step(self, label: str) -> AbstractContextManager[None]:  # noqa: ARG002 - no Spark to tell
+    @contextmanager
+    def step(self, label: str) -> Iterator[None]:  # noqa: ARG002 - no Spark to tell
         """Nothing: there is no event log."""
-        return nullcontext()
+        yield
 
     def limited(self, seconds: float) -> AbstractContextManager[None]:
         """End the process once the block has taken so long."""

@@ -102,7 +102,8 @@ def claims() -> tuple[Claim, ...]:
 
 def beside(cells: Sequence[CellView]) -> list[Beside]:
     """The figures of two engines that verified cells on the same data can be put beside."""
-    by_round, found = has_one_repetition(cells), []
+    by_round = has_one_repetition(cells)
+    found: list[Beside] = []
     for claim in claims():
         if not claim.base_engine:
             continue

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keymark.harness.engines import engine_indexes, is_without_spark
+from keymark.harness.engines import engine_indexes
 from keymark.harness.errors import ScenarioError
 from keymark.harness.redaction import redact_text
 from keymark.harness.run import workload
@@ -128,33 +128,6 @@ def test_virtual_keys_differ_from_stored_ones_in_nothing_else():
     }
     steps = [step.name for step in workload.steps(loaded.workload)]
     assert steps == ["upsert_1", "lookup", "point_query"]
-
-
-def test_each_format_is_measured_with_two_codecs_and_nothing_else_differs():
-    plain = scenario.load("formats")
-    codec = "hoodie.parquet.compression.codec"
-    given: dict[tuple[str, str, str], dict[str, dict[str, str]]] = {}
-    for cell in matrix.expand(scenario.load("formats_codec")):
-        place = (cell.engine, cell.index, cell.data.shape)
-        given.setdefault(place, {})[cell.variant] = dict(cell.options)
-    assert {engine for engine, _, _ in given} == set(plain.engines)
-    for variants in given.values():
-        assert {name: options.pop(codec) for name, options in variants.items()} == {
-            "gzip": "gzip",
-            "zstd": "zstd",
-        }
-        assert variants["gzip"] == variants["zstd"]
-
-
-def test_the_limits_of_engines_without_spark_are_looked_for_at_several_sizes():
-    loaded, plain = scenario.load("formats_limits"), scenario.load("formats")
-    cells = matrix.expand(loaded)
-    assert {cell.engine for cell in cells} == set(filter(is_without_spark, plain.engines))
-    assert {cell.data.rows for cell in cells} == {1_000_000, 2_000_000, 5_000_000, 10_000_000}
-    assert {cell.variant for cell in cells} == {"defaults"}
-    assert len(cells) == 3 * 2 * 4
-    assert (loaded.schedule.repetitions, loaded.schedule.trial_minutes) == (1, 60)
-    assert (loaded.workload, loaded.schedule.memory_gb) == (plain.workload, 8.0)
 
 
 def test_indexes_of_variants_are_checked():

@@ -385,8 +385,8 @@ def test_what_was_published_of_two_formats_stands_beside_what_was_measured(tmp_p
     ((topic, words),) = published_of(tmp_path, told).items()
     assert topic == "Published: an upsert takes a quarter of what Iceberg 1.10 takes"
     assert words.startswith(
-        "0.250x (Hudi's makers, no spread and no raw data); here record · hudi@1.2.0 takes 0.500x "
-        "(0.400x to 0.500x) of merge_mor · iceberg@1.10.0; what differs: here the table is on the "
+        "0.250x (of Hudi's makers); here record · hudi@1.2.0 takes 0.500x (0.400x to 0.500x) of "
+        "merge_mor · iceberg@1.10.0; what differs: here it is one machine, and "
     )
 
 

@@ -230,7 +230,7 @@ def test_published_figures_of_two_formats_stand_in_the_column_of_their_engine(tm
     assert (cells["native"].value, cells["delta@3.3.2"].value) == ("—", "—")
     assert shown.sentence.startswith(
         "An upsert takes a sixth of what Delta 3.3 takes, as was published; here it is 0.250x of "
-        "merge · delta@3.3.2. What differs: here the table"
+        "merge · delta@3.3.2. What differs: here it is one machine,"
     )
 
 
