@@ -24,6 +24,7 @@ from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeElapse
 
 from keymark.harness.engines import (
     NATIVE,
+    WITHOUT_SPARK,
     engine_mistake,
     format_jars,
     format_name,
@@ -162,6 +163,8 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
     _report(out or str(finished.folder.path), as_json=target.as_json)
     for engine_, reason in finished.skipped.items():
         print(terminal_text(f"SKIPPED {engine_}: {reason}"), file=sys.stderr)
+    for cell, reason in finished.ended.items():
+        print(terminal_text(f"ENDED {cell}: {reason}"), file=sys.stderr)
     _tell_failed(finished.failed)
 
 
@@ -355,7 +358,7 @@ def list_engines(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """List the engines that can be measured on this machine."""
-    names = [NATIVE, *(f"hudi@{version}" for version in jars.installed())]
+    names = [NATIVE, WITHOUT_SPARK, *(f"hudi@{version}" for version in jars.installed())]
     names += format_jars.installed_formats()
     names += [f"{library}@{version}" for library, version in environments.installed()]
     if as_json:

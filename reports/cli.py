@@ -74,6 +74,8 @@ def _comparison(console: Console, found: Report) -> None:
         console.print(f"verified: all {found.checked} cells")
     for label, reasons in found.failed:
         console.print(Text(f"FAILED {label}: {'; '.join(reasons)}"))
+    for label, limit in found.ended:
+        console.print(Text(f"ENDED {label}: {limit}"))
 
 
 def _table(answer: Grid) -> Table:

@@ -3,7 +3,8 @@
 Engine names are `native`, which is Keymark; `native@COMMIT` and `native@worktree`, which are
 revisions of it in processes of their own; `native@MASTER`, as in `native@local[1]`, which is
 Keymark with a Spark session of its own on this master; `native@bare`, which is Keymark without what
-measuring adds; `hudi@VERSION`, a release of Apache Hudi with tables of the version that it makes by
+measuring adds; `native@without-spark`, which is Keymark with rows in pyarrow, in a process without
+Spark; `hudi@VERSION`, a release of Apache Hudi with tables of the version that it makes by
 default; `hudi@VERSION-vN`, the same release with tables of version N (`hudi_releases`);
 `delta@VERSION` and `iceberg@VERSION`, which have tables of other formats (`formats`); and
 `deltalake@VERSION` and `pyiceberg@VERSION`, which have such tables without Spark (`libraries`).
@@ -37,10 +38,11 @@ NATIVE = "native"
 REVISION = "native@"
 WORKTREE = "worktree"
 BARE = f"{REVISION}bare"
+WITHOUT_SPARK = f"{REVISION}without-spark"
 
 _NUMBER = r"[1-9][0-9]*"
 _MASTER_FORM = rf"local\[{_NUMBER}\]|local-cluster\[{_NUMBER},{_NUMBER},{_NUMBER}\]"
-NATIVE_FORM = rf"{REVISION}([0-9a-f]{{7,64}}|{WORKTREE}|bare|{_MASTER_FORM})"
+NATIVE_FORM = rf"{REVISION}([0-9a-f]{{7,64}}|{WORKTREE}|bare|without-spark|{_MASTER_FORM})"
 HUDI_FORM = r"hudi@([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})(-v[0-9]{1,4})?"
 """Regular expressions of the names, in the words that JSON Schema has as well."""
 
@@ -129,6 +131,11 @@ def is_native(name: str) -> bool:
     return name == NATIVE or name.startswith(REVISION)
 
 
+def is_without_spark(name: str) -> bool:
+    """Tell whether an engine works without a Spark session, and so without an event log."""
+    return name == WITHOUT_SPARK or library_name(name) is not None
+
+
 def engine_indexes(name: str) -> tuple[str, ...]:
     """Names of the indexes that are measured with an engine."""
     version = hudi_version(name)
@@ -187,8 +194,8 @@ def _malformed(name: str) -> str:
         return f"unknown engine {name!r} (did you mean 'hudi@{like.group(1)}'?)"
     if name.startswith(REVISION):
         return (
-            f"engine {name!r} needs a commit in hexadecimal digits, native@{WORKTREE}, or a master "
-            "as in 'native@local[2]'"
+            f"engine {name!r} needs a commit in hexadecimal digits, native@{WORKTREE}, "
+            f"{WITHOUT_SPARK}, or a master as in 'native@local[2]'"
         )
     if name.lower().startswith("hudi"):
         return (
@@ -216,6 +223,7 @@ __all__ = [
     "NATIVE",
     "NATIVE_FORM",
     "REVISION",
+    "WITHOUT_SPARK",
     "WORKTREE",
     "FormatName",
     "HudiName",
@@ -226,6 +234,7 @@ __all__ = [
     "hudi_order",
     "hudi_version",
     "is_native",
+    "is_without_spark",
     "library_name",
     "own_master",
     "table_version",

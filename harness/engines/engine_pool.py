@@ -14,6 +14,7 @@ from keymark.datasets.profiles.folders import session_conf
 from keymark.harness.engines import (
     BARE,
     REVISION,
+    WITHOUT_SPARK,
     HudiName,
     engine_indexes,
     format_name,
@@ -35,12 +36,14 @@ from keymark.harness.engines.format_process import FormatProcess
 from keymark.harness.engines.hudi_process import HudiProcess
 from keymark.harness.engines.libraries.engine import LibraryEngine
 from keymark.harness.engines.libraries.environments import missing_library
-from keymark.harness.engines.libraries.process import LibraryProcess, process_for
+from keymark.harness.engines.libraries.process import process_for
 from keymark.harness.engines.native import NativeEngine
 from keymark.harness.engines.process_engine import parallelism
 from keymark.harness.engines.row_order import order_mistake
 from keymark.harness.engines.sources import source_mistake
 from keymark.harness.engines.spark_process import SparkProcess
+from keymark.harness.engines.watched_process import WatchedProcess, bounds
+from keymark.harness.engines.without_spark import WithoutSparkEngine, WithoutSparkProcess
 from keymark.harness.errors import CellError, HarnessError
 from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
@@ -220,6 +223,10 @@ class EnginePool:
         release = hudi_name(name)
         if name == BARE:
             self.engines[name] = BareEngine(self._runtime, self._tables)
+        elif name == WITHOUT_SPARK:
+            apart = WithoutSparkProcess(name, work=self._work, **bounds(self._scenario))
+            if self._starts(name, apart):
+                self.engines[name] = WithoutSparkEngine(apart, self._tables)
         elif name.startswith(REVISION):
             self._start_revision(name)
         elif format_name(name) is not None:
@@ -253,7 +260,7 @@ class EnginePool:
             "connection": s3a.settings(self._scenario.table.options) if is_remote else None,
         }
 
-    def _starts(self, name: str, process: SparkProcess | LibraryProcess) -> bool:
+    def _starts(self, name: str, process: SparkProcess | WatchedProcess) -> bool:
         """Start a process, which ends with the pool; one that does not come up is broken.
 
         What is expected to take long may be silent for longer: loading and verifying its table.

@@ -175,12 +175,16 @@ class RevisionEngine:
             index=index,
             options={**options, **self._counting},
         )
-        return RevisionTable(self._child, number)
+        return self.table(number)
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was made with this index."""
         given = {**options, **self._counting, INDEX_TYPE: spec_of(index).table_type}
         number = self._child.call("open", path=self._tables.of(path), options=given)
+        return self.table(number)
+
+    def table(self, number: int) -> MeasuredTable:
+        """The table that the child knows by a number."""
         return RevisionTable(self._child, number)
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from keymark.harness.engines import BARE, is_native, library_name
+from keymark.harness.engines import BARE, is_native, is_without_spark
 from keymark.harness.measure.event_log import Counters, StepCounters, read_all
 from keymark.harness.store.results import Sample, Stage
 from keymark.harness.store.store import RunFolder
@@ -57,7 +57,7 @@ def counter_samples(
     for sample in known:
         if sample.metric != "wall_s" or label_of(sample) in counted or not sample.valid:
             continue
-        if sample.engine == BARE or library_name(sample.engine) is not None:
+        if sample.engine == BARE or is_without_spark(sample.engine):
             continue  # it is not in the log
         step = logged.get(label_of(sample), StepCounters())
         if sample.phase == "total":
@@ -76,7 +76,7 @@ def unfinished(samples: Iterable[Sample]) -> Callable[[Sample], bool]:
 
     def of_the_log(sample: Sample) -> bool:
         told = sample.metric == "wall_s" and sample.phase != "total"
-        tells_itself = is_native(sample.engine) or library_name(sample.engine) is not None
+        tells_itself = is_native(sample.engine) or is_without_spark(sample.engine)
         return sample.metric in _COUNTED or (told and not tells_itself)
 
     return lambda sample: of_the_log(sample) and label_of(sample) not in counted

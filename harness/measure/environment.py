@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from keymark.harness.engines import (
     BARE,
     REVISION,
+    WITHOUT_SPARK,
     format_name,
     is_native,
     library_name,
@@ -127,7 +128,8 @@ def synced(engine: str, options: Mapping[str, str], *, remote: bool) -> str:
         return "by the store"
     if not is_native(engine):
         return _synced_by_others(engine)
-    if engine.startswith(REVISION) and own_master(engine) is None and engine != BARE:
+    is_ours = engine in (BARE, WITHOUT_SPARK) or own_master(engine) is not None
+    if engine.startswith(REVISION) and not is_ours:
         return "what that revision does"
     if options.get(LOCAL_SYNC, "true").lower() == "false":
         return f"nothing: {LOCAL_SYNC}=false"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keymark.harness.engines.engine_pool import Asked, EnginePool, missing, unordered
+from keymark.harness.engines.locations import unreached
 from keymark.harness.errors import HarnessError
 from keymark.harness.measure import environment
 from keymark.harness.measure.canary import Canary
@@ -38,12 +39,14 @@ class Finished:
     Attributes:
         folder: where its numbers are.
         failed: reasons by cell id.
+        ended: the same of cells that ended at a limit of memory or time, which is a result.
         skipped: engines, and indexes and variants of engines, that could not be measured, with how
             to get them or what to do instead.
     """
 
     folder: RunFolder
     failed: Mapping[str, str]
+    ended: Mapping[str, str]
     skipped: Mapping[str, str]
 
 
@@ -67,6 +70,7 @@ def run(request: Request, progress: Progress) -> Finished:
         asked=Asked(absent_keys=scenario.workload.lookup_absent, refused=asks_all),
         source=source_facts(Path(source)) if source else None,
     )
+    skipped |= unreached(scenario.engines, scenario.table.location, skipped)
     skipped |= unordered(expand(scenario), skipped)
     folder, record = begin(request, skipped)
     run_id = str(record.run_id)
@@ -105,8 +109,8 @@ def run(request: Request, progress: Progress) -> Finished:
     failed = runner.failed | pool.broken_cells(planned)
     told = [*notes(scenario, skipped), *runner.notes, *work.notes]
     done = {"finished": now(), "repetitions": repetitions, "notes": told, "failed": failed}
-    folder.finish(record.but(**done))
-    return Finished(folder=folder, failed=failed, skipped=skipped)
+    folder.finish(record.but(**done, ended=runner.ended))
+    return Finished(folder=folder, failed=failed, ended=runner.ended, skipped=skipped)
 
 
 def run_mappings(request: Request, progress: Progress) -> Finished:
@@ -147,7 +151,7 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
     shutil.rmtree(work_folder(folder), ignore_errors=True)
     done = {"finished": now(), "repetitions": scenario.schedule.repetitions}
     folder.finish(record.but(**done, notes=runner.notes, failed=runner.failed))
-    return Finished(folder=folder, failed=runner.failed, skipped=skipped)
+    return Finished(folder=folder, failed=runner.failed, ended={}, skipped=skipped)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,21 +100,36 @@ def warm_load(
     path = _table_path(context, cell, "warm")
     loading = loader or cell
     table = _create(context, loading, path)
-    table.bulk_insert(context.engines[loading.engine].hold_rows(context.inputs.batch(1)))
+    with _limited(context, loading):
+        table.bulk_insert(context.engines[loading.engine].hold_rows(context.inputs.batch(1)))
     engine = context.engines[cell.engine]
     if loader is not None:
         table = engine.adopt(path, index=cell.index, options=cell.options)
         if builds:
-            table.build_index()
+            with _limited(context, cell):
+                table.build_index()
     if all_steps:
         table = engine.open(path, index=cell.index, options=cell.options)
-        table.upsert(engine.hold_rows(context.inputs.batch(1)))
-        keys = context.inputs.lookup_keys().column("record_key").combine_chunks()
-        engine.answer(table.lookup(engine.hold_keys(keys, table)), keys)
-        table.read(keys=[context.inputs.point_key(0)]).collect()
-        if is_native(cell.engine):
-            scannable(table).scan(keys=[context.inputs.point_key(0)]).to_arrow()
+        with _limited(context, cell):
+            table.upsert(engine.hold_rows(context.inputs.batch(1)))
+            keys = context.inputs.lookup_keys().column("record_key").combine_chunks()
+            engine.answer(table.lookup(engine.hold_keys(keys, table)), keys)
+            table.read(keys=[context.inputs.point_key(0)]).collect()
+            if is_native(cell.engine):
+                scannable(table).scan(keys=[context.inputs.point_key(0)]).to_arrow()
     context.tables.remove(path)
+
+
+def _limited(context: RunContext, cell: Cell) -> AbstractContextManager[None]:
+    """Let what the cell's engine does in the block fail once it takes longer than a load may."""
+    limit = context.trial_limit_s
+    return nullcontext() if limit is None else context.engines[cell.engine].limited(limit)
+
+
+def _deadline(context: RunContext) -> float | None:
+    """When a load or a repetition that begins now is ended; None for never."""
+    limit = context.trial_limit_s
+    return None if limit is None else context.clock() + limit
 
 
 def load(context: RunContext, trial: Trial) -> StepResult:
@@ -125,9 +141,18 @@ def load(context: RunContext, trial: Trial) -> StepResult:
         if keep:
             _seal(path).unlink(missing_ok=True)
         table = _create(context, trial.cell, path)
-        run = StepRun(context=context, trial=trial, step=LOAD, path=path, table=table)
+        run = StepRun(
+            context=context,
+            trial=trial,
+            step=LOAD,
+            path=path,
+            table=table,
+            deadline=_deadline(context),
+        )
         result = workload.take(run)
-        mistake = result.mistake or verify.index_mistake(table.info(), trial.cell.index)
+        mistake = result.mistake
+        if mistake is None and not result.ended:
+            mistake = verify.index_mistake(table.info(), trial.cell.index)
     except Exception as error:
         raise CellError(f"failed: {first_line(error)}") from error
     finally:
@@ -169,8 +194,17 @@ def start(context: RunContext, trial: Trial, loader: Cell, *, builds: bool) -> S
         context.tables.restore(snapshot_path(context, loader), path)
         table = engine.adopt(path, index=cell.index, options=cell.options)
         if builds:
-            run = StepRun(context=context, trial=trial, step=BUILD_ON_LOAD, path=path, table=table)
+            run = StepRun(
+                context=context,
+                trial=trial,
+                step=BUILD_ON_LOAD,
+                path=path,
+                table=table,
+                deadline=_deadline(context),
+            )
             result = workload.take(run)
+            if result.ended:
+                return result
             mistake = result.mistake
         else:
             mistake = workload.verify_rows(context, cell, LOAD, path=path)
@@ -255,8 +289,7 @@ def repeat(
     """
     cell = trial.cell
     last_change = [step for step in steps if step.changes_rows][-1:]
-    limit = context.trial_limit_s
-    deadline = None if limit is None else context.clock() + limit
+    deadline = _deadline(context)
     path = _table_path(context, cell, trial.name)
     results: list[StepResult] = []
     try:

@@ -88,7 +88,7 @@ class RunContext:
         source: table to start from instead of loading generated rows.
         clock: monotonic seconds.
         tables: where the tables of `work` are.
-        trial_limit_s: seconds that a repetition takes at most; None for as long as it takes.
+        trial_limit_s: seconds that a load or a repetition takes at most; None for no limit.
         readings: what base files of large tables hold, as far as they were read.
     """
 

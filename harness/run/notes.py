@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from keymark.harness.engines import BARE, NATIVE, hudi_name, is_native, library_name
+from keymark.harness.engines import BARE, NATIVE, hudi_name, is_native, is_without_spark
 from keymark.harness.engines.hudi_releases import BASE_VERSION
 from keymark.harness.engines.sources import upgrade_note
 from keymark.harness.run import own_data
@@ -68,14 +68,14 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
 
 def _without_spark(engines: Sequence[str]) -> list[str]:
     """Which engines have no Spark session, and so no counters."""
-    named = ", ".join(name for name in engines if library_name(name) is not None)
+    named = ", ".join(filter(is_without_spark, engines))
     where = "in a process of its own with as many cores as the run's session has"
     return [f"Without Spark, each {where}, and without Spark's counters: {named}."] if named else []
 
 
 def _turns(beside: Sequence[str]) -> str:
     """In what order and where cells ran, for the engines other than the run's own."""
-    apart = [name for name in beside if library_name(name) is None]
+    apart = [name for name in beside if not is_without_spark(name)]
     turns = "All cells ran interleaved with alternating direction."
     if not beside:
         return "All cells ran in one Spark session, interleaved with alternating direction."

@@ -109,6 +109,7 @@ class Runner:
         between: works before each trial.
         earlier: samples of an earlier run of the scenario, for the time left.
         failed: reasons by cell id; such cells are left out from there.
+        ended: the same of cells that ended at a limit of memory or time, which is a result.
         notes: what a reader of the report must know.
     """
 
@@ -120,6 +121,7 @@ class Runner:
     between: BetweenTrials
     earlier: Sequence[Sample] = ()
     failed: dict[str, str] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _taken: set[TrialKey] = field(init=False)
     _time_left: TimeLeft = field(init=False, default_factory=TimeLeft)
@@ -152,7 +154,8 @@ class Runner:
                     builds = loader is not None and schedule.builds(cell)
                     cells.warm_load(context, cell, loader, builds=builds, all_steps=is_cold)
         for trial in schedule.load_trials():
-            if trial.cell.cell_id not in self.failed and not self._needs_no_load(trial, schedule):
+            is_left_out = trial.cell.cell_id in self._left_out
+            if not is_left_out and not self._needs_no_load(trial, schedule):
                 self._tell(f"{trial.cell.cell_id}: load")
                 self.between.beat(f"{trial.label}|load")
                 self._time_left.begin()
@@ -217,7 +220,7 @@ class Runner:
         return trial.repetition == 0 and is_measured and cells.is_kept(context, cell)
 
     def take(self, trials: Iterable[Trial], *, reads_whole: bool = False) -> None:
-        """Take trials that were not taken yet, of cells that have not failed.
+        """Take trials that were not taken yet, of cells that have neither failed nor ended.
 
         Args:
             trials: in this order.
@@ -225,7 +228,7 @@ class Runner:
         """
         for trial in trials:
             cell_id = trial.cell.cell_id
-            if cell_id not in self.failed and TrialKey.of(trial) not in self._taken:
+            if cell_id not in self._left_out and TrialKey.of(trial) not in self._taken:
                 kind = "warm-up" if trial.warmup else "repetition"
                 self._tell(f"{cell_id}: {kind} {trial.repetition + 1}")
                 self.between.beat(trial.label)
@@ -269,8 +272,13 @@ class Runner:
         ahead += [self._kind(trial) for trial in trials if TrialKey.of(trial) not in self._taken]
         self._time_left.plan(ahead)
 
+    @property
+    def _left_out(self) -> set[str]:
+        """Ids of the cells of which no further trial is taken."""
+        return {*self.failed, *self.ended}
+
     def _tell(self, what: str) -> None:
-        self.progress.begin(what, self._time_left.seconds(self.failed))
+        self.progress.begin(what, self._time_left.seconds(self._left_out))
 
     def _steps_of(self, trial: Trial) -> list[Step]:
         """The steps that a trial takes."""
@@ -296,7 +304,7 @@ class Runner:
                 reason = f"{result.step.name}: {result.ended}"
                 self.notes.append(f"{trial.cell.cell_id} {trial.name}, {reason}.")
                 if not result.step.is_once:  # it would be ended in each repetition
-                    self.failed.setdefault(trial.cell.cell_id, reason)
+                    self.ended.setdefault(trial.cell.cell_id, reason)
 
 
 def _shared_notes(schedule: Schedule) -> list[str]:

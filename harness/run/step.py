@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from keymark.harness.engines import is_native
+from keymark.harness.engines import is_native, is_without_spark
 from keymark.harness.engines.base import Engine, MeasuredTable
 from keymark.harness.measure import processor_time
 from keymark.harness.run.context import Inputs, RunContext
@@ -58,7 +58,7 @@ class Step:
         points: what a step of the lookup model measures, each under a name of its own.
         is_once: whether it is taken in the first repetition of a cell only.
         engines: the engines that take it; empty: all do.
-        of_keymark: whether Keymark's engines alone take it.
+        of_keymark: whether Keymark's engines with Spark alone take it.
         column: whose rows with one value, or a range of values, are read.
         width: of the range.
         variants: the variants of tables that take it; empty: all tables do.
@@ -99,7 +99,7 @@ class Step:
             return False
         if self.engines and engine not in self.engines:
             return False
-        if self.of_keymark and not is_native(engine):
+        if self.of_keymark and (not is_native(engine) or is_without_spark(engine)):
             return False
         return not self.is_once or (repetition == 0 and not warmup)
 

@@ -140,7 +140,7 @@ def take(run: StepRun) -> StepResult:
     except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
         now = run.context.clock()
         if run.deadline is not None and now >= run.deadline:
-            limit = f"a repetition takes at most {run.context.trial_limit_s:,.0f} s"
+            limit = f"a load or a repetition takes at most {run.context.trial_limit_s:,.0f} s"
             why = f"ended after {now - start:,.0f} s at {_at(run)}: {limit}"
             why += " (schedule.trial_minutes)"
             return StepResult(step=run.step, values={WHOLE: now - start}, failed=True, ended=why)

@@ -22,7 +22,7 @@ from keymark.harness.engines import (
     NATIVE,
     engine_mistake,
     is_native,
-    library_name,
+    is_without_spark,
     own_master,
     version_mistake,
 )
@@ -363,30 +363,21 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
 
 
 def _location_mistakes(scenario: Scenario) -> list[str]:
-    """Engines that cannot write there; a place that is no store."""
+    """A place that is no store."""
     location = scenario.table.location
     if location is None:
         return []
     scheme, mark, rest = location.partition("://")
-    is_s3 = scheme in ("s3", "s3a")
-    others = [
-        name
-        for name in scenario.engines
-        if not is_native(name) and (not is_s3 or library_name(name) is not None)
-    ]
-    found = [f"table.location: {name} has no connection to {location}" for name in others]
-    if not mark or scheme in ("file", "memory") or not rest:
-        found.append(
-            f"table.location: {location} is not the URL of a store, such as s3://bucket/folder"
-        )
-    return found
+    if mark and scheme not in ("file", "memory") and rest:
+        return []
+    return [f"table.location: {location} is not the URL of a store, such as s3://bucket/folder"]
 
 
 def _session_mistakes(scenario: Scenario) -> list[str]:
     """Sessions that would wait for each other: a standalone cluster gives the first all cores."""
     spark = scenario.spark
     beside = [name for name in scenario.engines if name not in (NATIVE, BARE)]
-    beside = [name for name in beside if own_master(name) is None and library_name(name) is None]
+    beside = [name for name in beside if own_master(name) is None and not is_without_spark(name)]
     shared = {"spark.cores.max", "spark.dynamicAllocation.enabled"} & spark.conf.keys()
     if not spark.master.startswith("spark://") or not beside or shared:
         return []

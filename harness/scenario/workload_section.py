@@ -93,9 +93,10 @@ class ScheduleSection(Section):
         warm: who takes them: every `cell`, or of each engine and `index` the first cell only. With
             `small` each cell takes the steps once on a small table instead, before the loads.
         loads: measured bulk loads of every table; all repetitions start from the first one's.
-        trial_minutes: minutes that a repetition takes at most: then its step is ended, the rest of
-            its steps left out, and what was measured is kept; 0 for no limit. An engine's own
-            process may be silent for as long, or for an hour if that is longer, at any time.
+        trial_minutes: minutes that a load, or a repetition, takes at most: then its step is ended,
+            the rest of its steps left out, and what was measured is kept; 0 for no limit. An
+            engine's own process may be silent for as long, or for an hour if that is longer, at any
+            time.
         memory_gb: gigabytes that the process of an engine without Spark may hold: then it is ended,
             with its cell, whose row says so; 0 for three quarters of the machine's memory.
     """

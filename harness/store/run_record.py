@@ -200,6 +200,7 @@ class RunRecord(Recorded):
         repetitions: taken of each cell; 0 until the end.
         notes: what a reader must know.
         failed: reasons by cell.
+        ended: by cell the step and the limit of memory or time at which it ended; a result.
         digest: SHA-256 by file of what the run left, of `run.json` of all else that it says; empty
             until the end, and of runs that earlier versions ended.
     """
@@ -226,6 +227,7 @@ class RunRecord(Recorded):
     repetitions: int = 0
     notes: list[Text] = Field(default_factory=list)
     failed: dict[Text, Text] = Field(default_factory=dict)
+    ended: dict[Text, Text] = Field(default_factory=dict)
     digest: dict[Text, Text] = Field(default_factory=dict)
 
     @property

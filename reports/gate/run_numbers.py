@@ -147,8 +147,11 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
         name for name in facts.missing_cells(run) if engine is None or name.startswith(f"{engine}/")
     ]
     wrong = {_name(name, engine): "no value was measured" for name in missing}
+    # Of a cell that ended at a limit the steps behind it have no numbers: nothing judges them.
     wrong |= {
-        _name(cell.cell, engine): "; ".join(cell.reasons) for cell in cells if not cell.verified
+        _name(cell.cell, engine): cell.ended or "; ".join(cell.reasons)
+        for cell in cells
+        if cell.ended or cell.failed
     }
     return RunNumbers(
         name=_named(path, engine),
@@ -159,7 +162,7 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
                 series.unit, series.values
             )
             for cell in cells
-            if cell.verified
+            if cell.verified and not cell.ended
             for series in cell.series.values()
         },
         wrong=wrong,
@@ -227,8 +230,9 @@ def _from_summary(path: Path, engine: str | None) -> RunNumbers:
             foreign.add(name)
         if cell.engine not in document.seeded_ids:
             unseeded.add(name)
-        if not (cell.verified and cell.metrics):
-            wrong[name] = "; ".join(map(clean, cell.reasons or ["it was not verified"]))
+        if cell.ended or not (cell.verified and cell.metrics):
+            told = clean(cell.ended), *map(clean, cell.reasons)
+            wrong[name] = "; ".join(filter(None, told)) or "it was not verified"
             continue
         for each in cell.metrics:
             numbers[Key(name, each.step, each.phase, each.metric)] = MeasuredNumber(

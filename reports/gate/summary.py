@@ -59,6 +59,7 @@ class SummaryCell(_SummaryPart):
     index: str
     verified: bool
     cell: str = ""
+    ended: str = ""
     reasons: Sequence[object] = ()
     metrics: Sequence[SummaryMetric] = ()
 

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keymark.harness.engines import NATIVE, format_name, hudi_name, library_name
+from keymark.harness.engines import (
+    NATIVE,
+    WITHOUT_SPARK,
+    format_name,
+    hudi_name,
+    library_name,
+)
 from keymark.harness.redaction import is_sensitive, redact_text
 from keymark.harness.store.run_record import RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
@@ -24,7 +30,7 @@ Fact = tuple[str, str]
 LONGEST_LIST = 400
 """Facts of one section that a page shows."""
 
-_APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
+_APART = {"schema_version", "run_id", "scenario", "notes", "failed", "ended", "command"}
 _WORK = ("dataset.", "workload.", "table.", "spark.", "job.")
 _SIDES = "sides"
 """What differs between the sides of a job, by engine."""
@@ -106,7 +112,8 @@ def _engine_words(engine: str) -> str:
     library = library_name(engine)
     if library:
         return f"the library {library.library} {library.version}, without Spark"
-    return "Keymark's own engine" if engine == NATIVE else f"engine {clean(engine, 40)}"
+    own = {NATIVE: "Keymark's own engine", WITHOUT_SPARK: "Keymark's own engine without Spark"}
+    return own.get(engine, f"engine {clean(engine, 40)}")
 
 
 def environment(run: Run) -> list[Fact]:

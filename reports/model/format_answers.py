@@ -10,19 +10,29 @@ of the same question: the phases of a write, the parts of what is stored, the ki
 part that makes up half of the difference is named, and so is the first counter that is larger by
 a fourth. Both are what was measured beside the difference; whether they are its cause, no report
 can prove.
+
+An answer over the rounds of a repetition is one value, their mean. Where a run has one repetition
+only, each round is a value of its own, and rounds of the same number are pairs. Then an answer is
+the median round: what is done after every tenth batch is not in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 from keymark.harness.engines import format_name, is_native, library_name
 from keymark.harness.store.units import METRICS, Unit
 from keymark.reports.model.measures import LAST, PHASES, Measure, measures_of
-from keymark.reports.model.projection import UPSERT, CellView, Trial
-from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
+from keymark.reports.model.projection import UPSERT, CellView, Trial, has_one_repetition
+from keymark.reports.stats.statistics import (
+    REPETITIONS_MIN,
+    Summary,
+    is_shown,
+    paired_ratio,
+    summarize,
+)
 
 COMPACTION = "compact_rows"
 """Kind of the steps between batches in which a format does what its writes postpone."""
@@ -54,7 +64,8 @@ class Question:
         step: whose numbers answer it; `LAST` for those of the last step that has them.
         metric: a name of `keymark.harness.store.units.METRICS`, or `REQUESTS`.
         of_keymark: the step of Keymark's cells, where it is another one.
-        pooled: whether the answer is the mean over the steps `<step>_<round>` of a repetition.
+        over_rounds: whether the answer is over the steps `<step>_<round>` of a repetition.
+        by_round: whether each round of the only repetition is a value of its own.
         compacted: whether each batch bears its share of the compaction between batches. Of a mode
             that has variants with compaction only these count.
     """
@@ -64,7 +75,8 @@ class Question:
     step: str
     metric: str
     of_keymark: str = ""
-    pooled: bool = False
+    over_rounds: bool = False
+    by_round: bool = False
     compacted: bool = False
 
     @property
@@ -84,12 +96,11 @@ class Question:
     def values(self, cell: CellView) -> Mapping[Trial, float]:
         """The answers of a candidate by trial; empty where it has none."""
         if self.compacted:
-            writes, added = _added(cell, UPSERT, self.metric), _added(cell, COMPACTION, self.metric)
-            batches = len(cell.rounds(UPSERT, "total", self.metric))
+            writes, shares = self.counted(cell, self.metric), _compaction_shares(cell, self.metric)
             return {
-                trial: (seconds + added.get(trial, 0.0)) / batches
+                trial: seconds + shares.get(trial[0], 0.0)
                 for trial, seconds in writes.items()
-                if not added or trial in added
+                if not shares or trial[0] in shares
             }
         if self.metric != REQUESTS:
             return self.counted(cell, self.metric)
@@ -97,12 +108,15 @@ class Question:
         complete = set.intersection(*map(set, kinds)) if kinds else set()
         return {trial: sum(each[trial] for each in kinds) for trial in sorted(complete)}
 
-    def counted(self, cell: CellView, metric: str) -> Mapping[Trial, float]:
+    def counted(
+        self, cell: CellView, metric: str, *, phase: str = "total"
+    ) -> Mapping[Trial, float]:
         """A metric of the step, by trial; empty where the candidate does not have it."""
         step = self.of_keymark if self.of_keymark and is_native(cell.engine) else self.step
-        if self.pooled:
-            return cell.pooled(step, "total", metric)
-        return _measure(step, metric).values(cell)
+        if not self.over_rounds:
+            return _measure(step, metric).values(cell)
+        values = cell.by_round if self.by_round else cell.pooled
+        return values(step, phase, metric)
 
     def parts(self, cell: CellView) -> dict[str, float]:
         """Medians of what an answer is made of, by name; what was removed is below 0."""
@@ -111,18 +125,19 @@ class Question:
         if self.step == LAST:
             return _stored_parts(cell)
         if self.step == UPSERT:
-            phases = _medians({name: cell.values(UPSERT, name, self.metric) for name in PHASES})
-            return phases | ({"compaction": _share_of_compaction(cell)} if self.compacted else {})
+            told = {name: self.counted(cell, self.metric, phase=name) for name in PHASES}
+            return _medians(told) | ({"compaction": _compaction(cell)} if self.compacted else {})
         return {}
 
 
 QUESTIONS = (
-    Question(key="write", words="Writing a batch", step=UPSERT, metric="wall_s"),
+    Question(key="write", words="Writing a batch", step=UPSERT, metric="wall_s", over_rounds=True),
     Question(
         key="write_compacted",
         words="Writing a batch, its share of compaction included",
         step=UPSERT,
         metric="wall_s",
+        over_rounds=True,
         compacted=True,
     ),
     Question(
@@ -130,14 +145,14 @@ QUESTIONS = (
         words="Reading one key between batches",
         step="point_query",
         metric="wall_s",
-        pooled=True,
+        over_rounds=True,
     ),
     Question(
         key="range_read",
         words="Reading a range between batches",
         step="range_query",
         metric="wall_s",
-        pooled=True,
+        over_rounds=True,
     ),
     Question(
         key="key_read_after",
@@ -158,7 +173,11 @@ QUESTIONS = (
         metric="table_bytes",
     ),
     Question(
-        key="write_requests", words="Requests of writing a batch", step=UPSERT, metric=REQUESTS
+        key="write_requests",
+        words="Requests of writing a batch",
+        step=UPSERT,
+        metric=REQUESTS,
+        over_rounds=True,
     ),
     Question(
         key="key_read_requests",
@@ -198,8 +217,9 @@ class FormatAnswer:
         summary: of its answers.
         rivals: candidates that are not told apart from it, nearest first.
         following: the nearest candidate that is told apart from it; None where there is none.
-        gap: the following one as a multiple of the best, paired within each repetition.
+        gap: the following one as a multiple of the best, paired within each repetition or round.
         differences: between these two.
+        uncounted: candidates of which requests are not known, where they are known of others.
     """
 
     question: Question
@@ -209,6 +229,13 @@ class FormatAnswer:
     following: CellView | None = None
     gap: Summary | None = None
     differences: tuple[Difference, ...] = ()
+    uncounted: tuple[CellView, ...] = ()
+
+    @property
+    def is_by_rounds(self) -> bool:
+        """Whether its values are those of several rounds of one repetition."""
+        several = self.summary is not None and self.summary.n > 1
+        return several and self.question.over_rounds and self.question.by_round
 
 
 def has_formats(cells: Sequence[CellView]) -> bool:
@@ -220,12 +247,12 @@ def has_formats(cells: Sequence[CellView]) -> bool:
 
 def answers(cells: Sequence[CellView]) -> list[FormatAnswer]:
     """Who answers each question best; verified cells on the same data."""
-    query = measures_of(cells)["point_query"]
+    query, by_round = measures_of(cells)["point_query"], has_one_repetition(cells)
     asked = [
         replace(each, of_keymark=query.of_keymark) if each.step == query.step else each
         for each in QUESTIONS
     ]
-    return [_answer(question, cells) for question in asked]
+    return [_answer(replace(each, by_round=by_round), cells) for each in asked]
 
 
 def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
@@ -236,6 +263,11 @@ def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
             if mode not in medians or found < medians[mode][0]:
                 medians[mode] = found, cell
     ranked = [cell for _, cell in sorted(medians.values(), key=lambda each: each[0])]
+    # Of a cell that ended at a limit a few values would hide what all the others show.
+    enough = [
+        cell for cell in ranked if not cell.ended or len(question.values(cell)) >= REPETITIONS_MIN
+    ]
+    ranked = enough or ranked
     if not ranked:
         return FormatAnswer(question=question)
     best, *others = ranked
@@ -256,7 +288,16 @@ def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
         following=following,
         gap=ratios[following.cell] if following else None,
         differences=_differences(question, best, following) if following else (),
+        uncounted=tuple(_uncounted(question, cells)) if question.metric == REQUESTS else (),
     )
+
+
+def _uncounted(question: Question, cells: Sequence[CellView]) -> Iterator[CellView]:
+    """Candidates that took the steps of a question about requests, and do not tell these."""
+    times = replace(question, metric="wall_s")
+    for cell in cells:
+        if times.values(cell) and not question.values(cell):
+            yield cell
 
 
 def _compacted(cells: Sequence[CellView]) -> list[CellView]:
@@ -325,16 +366,22 @@ def _stored_parts(cell: CellView) -> dict[str, float]:
     return found | {"bytes removed by services": min(removed, 0.0)}
 
 
-def _share_of_compaction(cell: CellView) -> float:
-    """Seconds of compaction for each batch."""
-    seconds = _added(cell, COMPACTION, "wall_s")
-    batches = len(cell.rounds(UPSERT, "total", "wall_s"))
-    return median(seconds.values()) / batches if seconds and batches else 0.0
+def _compaction(cell: CellView) -> float:
+    """Seconds of compaction for each batch, the median over the repetitions."""
+    shares = _compaction_shares(cell, "wall_s")
+    return median(shares.values()) if shares else 0.0
+
+
+def _compaction_shares(cell: CellView, metric: str) -> dict[int, float]:
+    """What the compaction between batches adds to each batch, by repetition; often nothing."""
+    batches = len(cell.rounds(UPSERT, "total", metric))
+    added = _added(cell, COMPACTION, metric)
+    return {repetition: value / batches for (repetition, _), value in added.items() if batches}
 
 
 def _added(cell: CellView, kind: str, metric: str) -> dict[Trial, float]:
     """The sum of a metric over the steps `<kind>_<round>` of each repetition."""
-    rounds = cell.rounds(kind, "total", metric)
+    rounds = cell.rounds(kind, "total", metric).values()
     complete = set.intersection(*map(set, rounds)) if rounds else set()
     return {(repetition, 0): sum(each[repetition] for each in rounds) for repetition in complete}
 

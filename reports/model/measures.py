@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from keymark.harness.engines import is_native, library_name
+from keymark.harness.engines import is_native, is_without_spark
 from keymark.harness.store.units import METRICS, Better, Unit
 from keymark.reports.model.projection import UPSERT, CellView, Trial
 
@@ -60,7 +60,7 @@ class Measure:
         """Values of a cell by trial; empty when it has none."""
         if self.phase == REST:
             return beyond_phases(cell, self.step, self.metric)
-        if self.by_spark and library_name(cell.engine) is not None:
+        if self.by_spark and is_without_spark(cell.engine):
             return {}
         if self.step != LAST:
             step = self.of_keymark if self.of_keymark and is_native(cell.engine) else self.step

@@ -2,8 +2,8 @@
 
 A sample counts when it is valid and no warm-up. A cell counts when every one of its samples,
 warm-ups included, was verified: one wrong answer casts doubt on the other answers, so it takes
-the whole cell off tables and charts. What is left out is never silent: it becomes a reason or a
-notice.
+the whole cell off tables and charts. A cell that ended at a limit of memory or time has not failed:
+what it measured before counts. What is left out is never silent: it becomes a reason or a notice.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ class CellView:
         index: index name.
         label: short name, unique among the cells on its data.
         run_label: the run's letter, empty when the report is on one run.
-        verified: every answer was checked and right.
+        verified: it has numbers, and every answer was checked and right.
         reasons: why not, one line each.
+        ended: the step and the limit of memory or time at which it ended; empty where it did not.
         series: everything measured, by (step, phase, metric).
         data: that it works on; says only what varies within the run.
         spec: of its index, as the run folder keeps it, or as it is installed here.
@@ -85,10 +86,16 @@ class CellView:
     run_label: str = ""
     verified: bool
     reasons: tuple[str, ...] = ()
+    ended: str = ""
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
     data: DataPoint = field(default_factory=DataPoint)
     spec: IndexSpec = UNKNOWN
     noise: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is wrong, or missing; a cell that ended at a limit is neither."""
+        return not self.verified and not self.ended
 
     @property
     def full_label(self) -> str:
@@ -120,18 +127,26 @@ class CellView:
 
     def pooled(self, kind: str, phase: str, metric: str) -> Mapping[Trial, float]:
         """The mean over the steps ``<kind>_<round>`` of each repetition that has all of them."""
-        rounds = self.rounds(kind, phase, metric)
+        rounds = self.rounds(kind, phase, metric).values()
         complete = set.intersection(*map(set, rounds)) if rounds else set()
         return {(rep, 0): fmean(each[rep] for each in rounds) for rep in sorted(complete)}
 
-    def rounds(self, kind: str, phase: str, metric: str) -> list[dict[int, float]]:
-        """Values of each step ``<kind>_<round>``, by repetition."""
-        found = []
+    def by_round(self, kind: str, phase: str, metric: str) -> Mapping[Trial, float]:
+        """The values of the steps ``<kind>_<round>``, each round for itself."""
+        return {
+            (repetition, number): value
+            for number, values in sorted(self.rounds(kind, phase, metric).items())
+            for repetition, value in values.items()
+        }
+
+    def rounds(self, kind: str, phase: str, metric: str) -> dict[int, dict[int, float]]:
+        """Values of the steps ``<kind>_<round>``, by round, then by repetition."""
+        found = {}
         for (step, *rest), series in self.series.items():
             stem, _, number = step.rpartition("_")
             if stem == kind and number.isdecimal() and rest == [phase, metric]:
                 values = {repetition: value for (repetition, _), value in series.values.items()}
-                found.append(values)
+                found[int(number)] = values
         return found
 
 
@@ -194,6 +209,17 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
     )
 
 
+def has_one_repetition(cells: Iterable[CellView]) -> bool:
+    """Whether all values are of one repetition: then its rounds are what can be compared."""
+    taken = {
+        repetition
+        for cell in cells
+        for series in cell.series.values()
+        for repetition, _ in series.values
+    }
+    return len(taken) == 1
+
+
 def failed_cells(record: RunRecord) -> dict[str, str]:
     """Cells that run.json calls failed, with the reason, safe to show."""
     return {cell: clean(without_folders(reason)) for cell, reason in record.failed.items()}
@@ -251,10 +277,10 @@ def _load_one(path: Path) -> Run:
     specs = {**installed.measured_specs(), **installed.kept_specs(record.indexes)}
     views = []
     for cell, lines in grouped.items():
-        view = _cell(run_id, cell, lines, notices)
-        if view.verified and cell in failed:
+        view = _cell(run_id, lines, notices, ended=record.ended.get(cell, ""))
+        if not view.failed and cell in failed:
             # The run's own word for a failure that left no sample behind.
-            view = replace(view, verified=False, reasons=(failed[cell],))
+            view = replace(view, verified=False, reasons=(failed[cell],), ended="")
         data, spec = points.get(cell, DataPoint()), specs.get(view.index, UNKNOWN)
         views.append(replace(view, data=data, spec=spec, noise=noise))
     return Run(
@@ -269,7 +295,9 @@ def _load_one(path: Path) -> Run:
     )
 
 
-def _cell(run_id: str, cell: str, samples: list[Sample], notices: list[str]) -> CellView:
+def _cell(run_id: str, samples: list[Sample], notices: list[str], *, ended: str) -> CellView:
+    """A cell of its samples; `ended` is what run.json says of the limit at which it ended."""
+    first = samples[0]
     reasons = Counter(
         f"{clean(s.step)}: {clean(without_folders(s.reason)) or 'the answer was not verified'}"
         for s in samples
@@ -278,22 +306,22 @@ def _cell(run_id: str, cell: str, samples: list[Sample], notices: list[str]) -> 
     dropped = Counter(
         f"{clean(s.step)}: {clean(without_folders(s.reason)) or 'no reason given'}"
         for s in samples
-        if s.verified and not s.valid and not s.warmup
+        if s.verified and not s.valid and not s.warmup and f"{s.step}: {s.reason}" != ended
     )
     notices += [
-        f"{clean(cell)}, {what} ({count} values marked invalid are left out)"
+        f"{clean(first.cell)}, {what} ({count} values marked invalid are left out)"
         for what, count in dropped.items()
     ]
     series = _series(samples, notices)
-    first = samples[0]
     return CellView(
         run_id=run_id,
-        cell=cell,
+        cell=first.cell,
         engine=first.engine,
         index=first.index,
         label=clean(first.index, 40),
         verified=not reasons and bool(series),
-        reasons=tuple(reasons) or (() if series else ("nothing valid was measured",)),
+        reasons=tuple(reasons) or (() if series or ended else ("nothing valid was measured",)),
+        ended="" if reasons else clean(without_folders(ended)),
         series=series,
     )
 

@@ -254,9 +254,10 @@ def _tells_phases(cell: CellView) -> bool:
 def _column(cells: Sequence[CellView], measure: Measure) -> Column:
     values = [measure.values(cell) for cell in cells]
     summaries = tuple(summarize(list(each.values())) if each else None for each in values)
-    standing, leaders = _lead(cells, summaries, measure)
+    judged = _judged(cells, summaries)
+    standing, leaders = _lead(cells, judged, measure)
     ratios: list[Summary | None] = [None] * len(values)
-    first = _foremost(summaries, measure)
+    first = _foremost(judged, measure)
     if first is not None and standing in (Standing.BEST, Standing.TIED):
         ratios = [
             None if row == first or not each else paired_ratio(values[first], each)[0]
@@ -268,8 +269,22 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
         standing=standing,
         leaders=leaders,
         ratios=tuple(ratios),
-        deciding=_deciding(summaries, measure, standing),
+        deciding=_deciding(judged, measure, standing),
     )
+
+
+def _judged(
+    cells: Sequence[CellView], summaries: Sequence[Summary | None]
+) -> Sequence[Summary | None]:
+    """The summaries by which a column is judged.
+
+    A cell that ended at a limit before it had enough values is shown, and says nothing of others.
+    """
+    kept = [
+        None if cell.ended and summary and summary.n < REPETITIONS_MIN else summary
+        for cell, summary in zip(cells, summaries, strict=True)
+    ]
+    return kept if any(kept) else summaries
 
 
 def _lead(

@@ -182,7 +182,9 @@ def _of_beats(run: PublishedRun, steps: Mapping[Taken, Values]) -> Iterator[Find
             yield in_line(CANARY, number, "at", "is before the line above it")
         before = beat.at
         cell, _, trial = beat.before.partition("|")
-        # Not every load is measured; of a cell that failed, or a run cut off, not every trial.
-        known = beat.before in trials or "|" in trial or cell in run.record.failed
+        # Not every load is measured; of a cell that failed or ended, or a run cut off, not every
+        # trial.
+        left_out = {*run.record.failed, *run.record.ended}
+        known = beat.before in trials or "|" in trial or cell in left_out
         if run.record.sessions == 1 and not known:
             yield in_line(CANARY, number, "before", f"{beat.before} was taken, and has no samples")

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from keymark.harness.engines import is_native
+from keymark.harness.engines import is_native, is_without_spark
 from keymark.harness.store.results import PHASES, Sample
 from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.units import METRICS, Unit
@@ -109,7 +109,7 @@ def _of_step(taken: Taken, lines: Sequence[Numbered]) -> Iterator[Finding]:
 
 
 def _failures(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> Iterator[Finding]:
-    """Flags of samples against the cells that `run.json` calls failed."""
+    """Flags of samples against the cells that `run.json` calls failed, or ended at a limit."""
     for taken, lines in steps.items():
         number, sample = lines[0]
         if not sample.verified and taken.cell not in record.failed:
@@ -121,6 +121,12 @@ def _failures(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> I
         if ends and all(each.verified and each.valid for lines in ends for _, each in lines):
             said = f"says that {step} failed ({reason}); all of its samples say that it did not"
             yield in_file(INFO, f"failed.{cell}", said)
+    for cell, told in record.ended.items():
+        step, _, reason = told.partition(": ")
+        ends = [lines for each, lines in steps.items() if (each.cell, each.step) == (cell, step)]
+        if not any(not each.valid and each.reason == reason for lines in ends for _, each in lines):
+            said = f"says that {step} ended ({reason}); none of its samples says so"
+            yield in_file(INFO, f"ended.{cell}", said)
 
 
 def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> Iterator[Finding]:
@@ -130,16 +136,18 @@ def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> It
     found = list(dict.fromkeys([*cells, *(taken.cell for taken in steps)]))
     # Before schema 3 Keymark's engines took the point query by Spark alone.
     scans = any(taken.step == _POINT_QUERY and _is_native(taken.cell) for taken in steps)
+    # Of a cell that failed, or ended at a limit, the rest was left out.
+    stopped = {*record.failed, *record.ended}
     for cell in found:
-        # Of a cell that failed the rest was left out.
-        if cell in record.failed or f"{cell}/".startswith(skipped):
+        if cell in stopped or f"{cell}/".startswith(skipped):
             continue
         counted = [t for t in steps if t.cell == cell and not t.warmup]
         if not counted:
             yield in_file(SAMPLES, "", f"{cell} was planned and has no samples")
             continue
         queries = [_POINT_QUERY] if scans or not _is_native(cell) else []
-        queries += [_POINT_QUERY_SPARK] if _is_native(cell) else []
+        by_spark = _is_native(cell) and not is_without_spark(cell.partition("/")[0])
+        queries += [_POINT_QUERY_SPARK] if by_spark else []
         yield from _missing_of(cell, record, counted, queries=queries)
 
 

@@ -33,9 +33,9 @@ class SectionValues(Protocol):
 
 
 def verified(runs: Sequence[Run]) -> bool:
-    """Tell whether every planned cell is there and every answer was right."""
+    """Tell whether every planned cell is there and no answer was wrong."""
     return all(
-        run.cells and all(cell.verified for cell in run.cells) and not missing_cells(run)
+        run.cells and not any(cell.failed for cell in run.cells) and not missing_cells(run)
         for run in runs
     )
 
@@ -46,7 +46,7 @@ def summary(
     growths: Sequence[GrowthPart],
     others: Mapping[str, Sequence[SectionValues]],
 ) -> dict[str, Any]:
-    """Build the content of summary.json; cells that are not verified have no metrics.
+    """Build the content of summary.json; who is wrong, or ended in the load, has no metrics.
 
     Args:
         runs: of the report.
@@ -119,8 +119,9 @@ def _cell(cell: CellView) -> dict[str, Any]:
         **({"shape": clean(cell.data.shape)} if cell.data.shape else {}),
         **({"rows": cell.data.rows} if cell.data.rows else {}),
         **({"batch": cell.data.batch} if cell.data.batch else {}),
-        "verified": cell.verified,
+        "verified": not cell.failed,
         "reasons": list(cell.reasons),
+        **({"ended": cell.ended} if cell.ended else {}),
         "metrics": _metrics(cell) if cell.verified else [],
     }
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keymark.harness.store.data_point import DataPoint
+from keymark.reports.model.claims import Beside, beside
 from keymark.reports.model.data_points import by_data, leading, words_of
 from keymark.reports.model.format_answers import (
     REQUESTS,
@@ -14,14 +16,16 @@ from keymark.reports.model.format_answers import (
     answers,
     has_formats,
 )
+from keymark.reports.model.limits import Limit, limits
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.render.format_values import amount
+from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import LONGEST_LIST, Answer
 from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.stats.statistics import REPETITIONS_MIN
 
 _HEADS = ("best", "its median", "the next that is told apart", "as a multiple of the best")
+_BY_ROUNDS = " by rounds of one trial"
 _NO_REQUESTS = "not measured: requests are counted of tables on an object store (table.location)"
 
 
@@ -44,15 +48,29 @@ class FormatsPart:
 
 def formats_part(run: Run) -> FormatsPart | None:
     """The section of a run; None unless it measured another format beside something else."""
-    right = leading([cell for cell in run.cells if cell.verified])
-    found = {data: answers(cells) for data, cells in by_data(right).items() if has_formats(cells)}
+    right = [cell for cell in run.cells if not cell.failed]
+    shown = {data for shape in {each.data.shape for each in right} for data in _shown(right, shape)}
+    groups = by_data([cell for cell in right if cell.data in shown])
+    found = {
+        data: answers([cell for cell in cells if cell.verified])
+        for data, cells in groups.items()
+        if has_formats(cells)
+    }
     if not found:
         return None
+    ended = limits(right)
     return FormatsPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
         tables=[
-            (_grid(words_of(data) or "all questions", told), [_sentence(each) for each in told])
+            (
+                _grid(words_of(data) or "all questions", told),
+                [
+                    *map(_sentence, told),
+                    *(_limit(each) for each in ended if _is_on(each, data)),
+                    *map(_published, beside([cell for cell in groups[data] if cell.verified])),
+                ],
+            )
             for data, told in found.items()
         ],
         values=[
@@ -61,6 +79,13 @@ def formats_part(run: Run) -> FormatsPart | None:
             for each in told
         ],
     )
+
+
+def _shown(cells: Sequence[CellView], shape: str) -> set[DataPoint]:
+    """The data of the largest table, of one shape, with which anything was measured."""
+    of_shape = [cell for cell in cells if cell.data.shape == shape]
+    measured = [cell for cell in of_shape if cell.verified]
+    return {cell.data for cell in leading(measured or of_shape)}
 
 
 def _grid(caption: str, told: Sequence[FormatAnswer]) -> Grid:
@@ -87,20 +112,23 @@ def _entries(told: FormatAnswer) -> tuple[Entry, ...]:
 
 
 def _sentence(told: FormatAnswer) -> Answer:
-    return Answer(topic=told.question.words, words=f"{_words(told)}.")
+    words = _words(told)
+    if told.uncounted:
+        words += f"; not counted: {_names(told.uncounted)}"
+    return Answer(topic=told.question.words, words=f"{words}.")
 
 
 def _words(told: FormatAnswer) -> str:
     if told.best is None or told.summary is None:
         return _NO_REQUESTS if told.question.metric == REQUESTS else "not measured"
     unit = told.question.unit
-    value = amount(told.summary.median, unit)
+    value, turns = amount(told.summary.median, unit), _BY_ROUNDS if told.is_by_rounds else ""
     if told.rivals:
         near = _names([told.best, *told.rivals])
         few = "" if told.summary.n >= REPETITIONS_MIN else f", fewer than {REPETITIONS_MIN} values"
-        said = f"no difference shown between {near}{few}; the lowest median is {value}"
+        said = f"no difference shown{turns} between {near}{few}; the lowest median is {value}"
     else:
-        said = f"{told.best.label} is best with {value}"
+        said = f"{told.best.label} is best with {value}{turns}"
     if told.following is None or told.gap is None:
         return said if told.rivals else f"{said}; there is nothing to compare it with"
     parts = [said, f"{told.following.label} needs {ratio_words(told.gap)} as much"]
@@ -110,6 +138,32 @@ def _words(told: FormatAnswer) -> str:
         else "no phase and no counter that was measured tells why"
     )
     return "; ".join(parts)
+
+
+def _published(found: Beside) -> Answer:
+    """A published figure of two formats, and what was measured of both."""
+    claim, ratio = found.claim, found.ratio
+    around = f" ({times(ratio.low)} to {times(ratio.high)})" if ratio.low < ratio.high else ""
+    words = f"{claim.words} ({claim.at}); here {found.cell.label} takes {times(ratio.median)}"
+    few = "" if ratio.n >= REPETITIONS_MIN else f", of fewer than {REPETITIONS_MIN} values"
+    words += f"{around} of {found.base.label}{few}; what differs: {claim.differs}."
+    return Answer(topic=f"Published: {claim.what[0].lower()}{claim.what[1:]}", words=words)
+
+
+def _is_on(limit: Limit, data: DataPoint) -> bool:
+    """Whether a limit was met on such data, with a table of any size."""
+    its = limit.cell.data
+    return (its.shape, its.batch) == (data.shape, data.batch)
+
+
+def _limit(found: Limit) -> Answer:
+    """Where somebody ended, and the largest table with which it did not."""
+    words = found.cell.ended.rstrip(".")
+    if found.largest:
+        words += f"; the largest size at which it took all steps is {found.largest:,} rows"
+    elif found.is_of_sizes:
+        words += "; there is no smaller size at which it took all steps"
+    return Answer(topic=found.cell.label, words=f"{words}.")
 
 
 def _difference(found: Difference) -> str:

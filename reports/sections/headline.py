@@ -140,7 +140,8 @@ def _said(column: Column, subject: str, labels: Sequence[str], kind: str) -> str
         each = listed([f"{amount(medians[row], column.unit)} with {labels[row]}" for row in ranked])
         return f"{capital} {takes} {each}"
     first = listed([labels[row] for row in ranked if row in column.leaders])
-    told = f"{capital} {takes} {amount(medians[ranked[0]], column.unit)} with {first}"
+    best = next(medians[row] for row in ranked if row in column.leaders)
+    told = f"{capital} {takes} {amount(best, column.unit)} with {first}"
     if column.standing is Standing.TIED:
         told += ", which are not told apart"
     behind = [row for row in ranked if row not in column.leaders]

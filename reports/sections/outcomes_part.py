@@ -20,6 +20,7 @@ from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, clean, without_folders
 
 VERIFIED, REFUSED, FAILED, WRONG = "verified", "refused", "failed", "wrong answer"
+ENDED = "ended at a limit"
 
 _REFUSALS = re.compile(r"NotSupported|UnsupportedOperation")
 """Names of the exceptions with which Hudi says that it does not do something."""
@@ -63,8 +64,8 @@ class OutcomesPart:
     def finding(self) -> str:
         """How many cells are verified, in a sentence."""
         marks = [entry.value for row in self.grid.rows for entry in row.entries[1:]]
-        counts = {mark: marks.count(mark) for mark in (VERIFIED, REFUSED, FAILED, WRONG)}
-        others = [f"{counts[mark]} {mark}" for mark in (REFUSED, FAILED, WRONG) if counts[mark]]
+        counts = {mark: marks.count(mark) for mark in (VERIFIED, REFUSED, FAILED, WRONG, ENDED)}
+        others = [f"{count} {mark}" for mark, count in counts.items() if count and mark != VERIFIED]
         told = f"{counts[VERIFIED]} of {sum(counts.values())} cells of Hudi are verified"
         return f"{', '.join([told, *others])}."
 
@@ -105,6 +106,8 @@ def _outcome(marks: Mapping[Place, str], place: Place, absent: Collection[str]) 
 
 def _mark(cell: CellView) -> str:
     """What became of a cell."""
+    if cell.ended:
+        return ENDED
     if cell.verified:
         return VERIFIED
     said = "; ".join(cell.reasons)
@@ -119,7 +122,7 @@ def _mark(cell: CellView) -> str:
 def _reasons(run: Run) -> list[Reason]:
     """What is not verified in a run, by release and cell; then what was not there at all."""
     known = sorted(
-        (cell for cell in run.cells if hudi_name(cell.engine) and not cell.verified),
+        (cell for cell in run.cells if hudi_name(cell.engine) and (cell.failed or cell.ended)),
         key=lambda cell: (hudi_order(cell.engine), cell.cell),
     )
     seen = {cell.cell for cell in run.cells}
@@ -135,7 +138,7 @@ def _reasons(run: Run) -> list[Reason]:
 
 def _reason(run: Run, cell: CellView) -> Reason:
     """Why a cell is not verified, and how to see that again."""
-    words = f"{_mark(cell)}: {'; '.join(cell.reasons)}"
+    words = f"{_mark(cell)}: {cell.ended or '; '.join(cell.reasons)}"
     steps = steps_to_failure([each for each in run.samples if each.cell == cell.cell])
     return Reason(
         name=clean(cell.cell, 80),
@@ -145,25 +148,30 @@ def _reason(run: Run, cell: CellView) -> Reason:
 
 
 def steps_to_failure(samples: Sequence[Sample]) -> list[str]:
-    """The steps that changed the table up to the first wrong one, and that one, in order.
+    """The steps that changed the table up to the one that ended the cell, and that one.
 
     Args:
         samples: of one cell, as the run took them.
 
     Returns:
-        Names of steps; the load alone if no sample is wrong.
+        Names of steps in order; the load alone if none ended it.
     """
-    last = next((each for each in samples if not each.verified), None)
+    last = next((each for each in samples if _ends(each)), None)
     if last is None:
         return [_LOAD]
     before: dict[str, None] = {}
     for each in samples:
-        if each.step == last.step and not each.verified:
+        if each.step == last.step and _ends(each):
             break
         is_of_trial = (each.repetition, each.warmup) == (last.repetition, last.warmup)
         if (is_of_trial or each.step == _LOAD) and not each.step.startswith(_READS):
             before[each.step] = None
     return [*before, last.step]
+
+
+def _ends(sample: Sample) -> bool:
+    """Whether the cell ended with this step: it was wrong, failed, or came to a limit."""
+    return not sample.verified or (sample.metric == "wall_s" and not sample.valid)
 
 
 def _command(run: Run, cell: CellView, steps: Sequence[str]) -> str:

@@ -128,11 +128,12 @@ class Report(Parts):
 
     Attributes:
         title: heading of the page.
-        verified: every planned cell is there and right.
+        verified: every planned cell is there, and none is wrong.
         unchecked: no answer was checked: a run of a job without a command that verifies.
         checked: number of cells that are verified.
         failed_cells: number of those that are not.
         failed: the same as (label, reasons); many that failed alike are one line.
+        ended: cells that ended at a limit of memory or time, each with the step and the limit.
         beside: the headline of all runs side by side; None for a single run.
         choices: which index for what, of each run that measured enough of them.
         outcomes: which release of Hudi runs which index, where there are several.
@@ -154,6 +155,7 @@ class Report(Parts):
     checked: int
     failed_cells: int
     failed: list[tuple[str, tuple[str, ...]]]
+    ended: list[tuple[str, str]]
     beside: Grid | None
     choices: list[WhichIndex]
     outcomes: OutcomesPart | None
@@ -192,6 +194,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         checked=len(right),
         failed_cells=len(failed),
         failed=_together(failed),
+        ended=[(cell.full_label, cell.ended) for cell in every if cell.ended],
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         choices=[choice for run in runs if (choice := which_index(run)) is not None],
         formats=parts.formats,
@@ -273,7 +276,7 @@ def _title(runs: Sequence[Run], cells: Sequence[CellView]) -> str:
 
 
 def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
-    failed = [(c.full_label, c.reasons) for run in runs for c in run.cells if not c.verified]
+    failed = [(c.full_label, c.reasons) for run in runs for c in run.cells if c.failed]
     for run in runs:
         name = f" · {run.label}" if run.label else ""
         reasons = failed_cells(run.record)

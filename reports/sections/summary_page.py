@@ -17,6 +17,7 @@ from keymark.reports.sections.releases_part import ReleasesPart
 from keymark.reports.sections.variants_part import VariantsPart
 
 _LONGEST_SENTENCE = 2000
+_ENDED = "Ended at a limit of memory or time, which is a result; what was measured before counts"
 
 
 def summary_markdown(report: Report) -> str:
@@ -230,16 +231,20 @@ def _sentences(answers: Sequence[Answer]) -> list[str]:
 
 
 def _verdict(report: Report) -> list[str]:
+    ended = [f"- {markdown(label)}: {markdown(limit)}" for label, limit in report.ended]
+    if ended:
+        ended = [f"{_ENDED}:", "", *ended, ""]
     if report.verified and report.unchecked:
         return [f"All {report.checked} cells ran to their end; no answer was checked.", ""]
     if report.verified:
-        return [f"Verified: all {report.checked} cells gave the right answer in every step.", ""]
+        right = f"Verified: all {report.checked} cells gave the right answer in every step."
+        return [right, "", *ended]
     of = report.failed_cells + report.checked
     lines = [f"**Not verified**: {report.failed_cells} of {of} cells failed and are left out.", ""]
     lines += [
         f"- {markdown(label)}: {markdown('; '.join(reasons))}" for label, reasons in report.failed
     ]
-    return [*lines, ""]
+    return [*lines, "", *ended]
 
 
 def _table(grid: Grid, head: str = "index") -> list[str]:

@@ -1,14 +1,10 @@
-"""Figures that were published of an index, beside what a run measured (`claims.toml`)."""
+"""Published figures beside those of a run, as a page of the site has them."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict
-
+from keymark.reports.model.claims import Beside, Claim, beside, claims
 from keymark.reports.model.data_points import by_data, leading, words_of
 from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import CellView, Run
@@ -16,61 +12,9 @@ from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, spread
 from keymark.reports.render.text import NOTHING, clean
 from keymark.reports.site.model import Shown
-from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+from keymark.reports.stats.statistics import Summary
 
 _TITLE = "Published figures"
-
-
-class Claim(BaseModel):
-    """A published figure.
-
-    Attributes:
-        what: is claimed.
-        at: on what it was measured.
-        measure: key of what was measured.
-        index: that it is about.
-        base: index whose multiple the figure is; empty where it is an amount.
-        figure: the multiple, or the amount in base units; less is better.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    what: str
-    at: str
-    measure: str
-    index: str
-    figure: float
-    base: str = ""
-
-    @property
-    def words(self) -> str:
-        """The figure as a table has it."""
-        return times(self.figure) if self.base else amount(self.figure, BY_KEY[self.measure].unit)
-
-    def ours(self, cells: Mapping[str, CellView]) -> Summary | None:
-        """What one engine measured on the same data; None where it did not.
-
-        Args:
-            cells: by index.
-        """
-        measure = BY_KEY[self.measure]
-        values = measure.values(cells[self.index]) if self.index in cells else {}
-        if not values or (self.base and self.base not in cells):
-            return None
-        if not self.base:
-            return summarize(list(values.values()))
-        return paired_ratio(measure.values(cells[self.base]), values)[0]
-
-
-class _Document(BaseModel):
-    claim: tuple[Claim, ...]
-
-
-@cache
-def claims() -> tuple[Claim, ...]:
-    """All of them."""
-    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-    return _Document.model_validate(tomllib.loads(text)).claim
 
 
 def claims_of(run: Run) -> Shown | None:
@@ -85,34 +29,70 @@ def claims_of(run: Run) -> Shown | None:
         engines.setdefault(cell.engine, {}).setdefault(cell.index, cell)
     found = {each: [each.ours(by_index) for by_index in engines.values()] for each in claims()}
     known = {each: ours for each, ours in found.items() if any(ours)}
-    if not known:
+    pairs = beside(cells)
+    if not known and not pairs:
         return None
-    first = next(iter(engines))
-    reached = [ours[0].median <= claim.figure for claim, ours in known.items() if ours[0]]
-    told = f"Of {len(reached)} published figures, {clean(first, 40)} reaches {sum(reached)}"
-    told += f" on {words_of(data)}" if words_of(data) else ""
+    where = f" on {words_of(data)}" if words_of(data) else ""
     return Shown(
         title=f"{_TITLE} beside ours",
-        sentence=f"{told}. They were measured on larger tables.",
+        sentence=_sentence(known, next(iter(engines)), pairs, where),
         grid=Grid(
             caption=_TITLE,
             heads=("published", *(clean(engine, 40) for engine in engines)),
-            rows=tuple(_row(claim, ours) for claim, ours in known.items()),
+            rows=(
+                *(_row(claim, ours) for claim, ours in known.items()),
+                *(_row_of_engines(pair, tuple(engines)) for pair in pairs),
+            ),
         ),
     )
 
 
-def _row(claim: Claim, ours: list[Summary | None]) -> Row:
+def _sentence(
+    known: Mapping[Claim, Sequence[Summary | None]],
+    first: str,
+    pairs: Sequence[Beside],
+    where: str,
+) -> str:
+    """How many figures of an index are reached, then what was found of each of two engines."""
+    told = []
+    if known:
+        reached = [ours[0].median <= claim.figure for claim, ours in known.items() if ours[0]]
+        told.append(
+            f"Of {len(reached)} published figures, {clean(first, 40)} reaches {sum(reached)}"
+            f"{where}. They were measured on larger tables."
+        )
+    told += [
+        f"{pair.claim.what}, as was published; here{where} it is {times(pair.ratio.median)} of "
+        f"{pair.base.label}."
+        for pair in pairs
+    ]
+    # Figures of one source differ from ours in the same.
+    told += [f"What differs: {each}." for each in dict.fromkeys(p.claim.differs for p in pairs)]
+    return " ".join(told)
+
+
+def _row(claim: Claim, ours: Sequence[Summary | None]) -> Row:
+    entries = [_published(claim), *(_measured(claim, each) for each in ours)]
+    named = f", beside {claim.base}" if claim.base else ""
+    return Row(label=f"{claim.what} ({claim.index}{named})", index="", entries=tuple(entries))
+
+
+def _row_of_engines(pair: Beside, engines: Sequence[str]) -> Row:
+    ours = [pair.ratio if engine == pair.cell.engine else None for engine in engines]
+    entries = [_published(pair.claim), *(_measured(pair.claim, each) for each in ours)]
+    named = f"{pair.claim.index}, beside {pair.base.label}"
+    return Row(label=f"{pair.claim.what} ({named})", index="", entries=tuple(entries))
+
+
+def _published(claim: Claim) -> Entry:
+    return Entry(value=claim.words, spread=claim.at)
+
+
+def _measured(claim: Claim, found: Summary | None) -> Entry:
+    if found is None:
+        return Entry(value=NOTHING)
+    if claim.is_multiple:
+        around = f"{times(found.low)} to {times(found.high)}" if found.low < found.high else ""
+        return Entry(value=times(found.median), spread=around, n=str(found.n))
     unit = BY_KEY[claim.measure].unit
-    entries = [Entry(value=claim.words, spread=claim.at)]
-    for each in ours:
-        if each is None:
-            entries.append(Entry(value=NOTHING))
-        elif claim.base:
-            around = f"{times(each.low)} to {times(each.high)}" if each.low < each.high else ""
-            entries.append(Entry(value=times(each.median), spread=around, n=str(each.n)))
-        else:
-            around = spread(each, unit)
-            entries.append(Entry(value=amount(each.median, unit), spread=around, n=str(each.n)))
-    beside = f", beside {claim.base}" if claim.base else ""
-    return Row(label=f"{claim.what} ({claim.index}{beside})", index="", entries=tuple(entries))
+    return Entry(value=amount(found.median, unit), spread=spread(found, unit), n=str(found.n))

@@ -181,7 +181,8 @@ class RunEntry:
         machine: what it was measured on, and what.
         label: whose run it is, and whether the maintainers repeated it.
         is_ours: whether it is the maintainers' run.
-        verified: whether every answer was right.
+        verified: whether no answer was wrong.
+        ended: cells that ended at a limit of memory or time.
         sentence: its answer.
         noise: of the machine.
         shown: what it says to each question, by key.
@@ -195,6 +196,7 @@ class RunEntry:
     label: str
     is_ours: bool
     verified: bool
+    ended: int
     sentence: str
     noise: str
     shown: Mapping[str, Sequence[Shown]]

@@ -64,6 +64,7 @@ def _entry(run: Run, report: Report, provenance: Provenance, place: int) -> RunE
         label=provenance.label,
         is_ours=provenance.origin == "maintainers",
         verified=report.verified,
+        ended=len(report.ended),
         sentence=part.headline.sentence if part.headline else "No cell gave a verified result.",
         noise=part.headline.noise if part.headline else "",
         shown=_shown(run, report, place),

@@ -325,6 +325,7 @@ class Taken:
     """What came of a run."""
 
     failed: dict[str, str]
+    ended: dict[str, str]
     notes: list[str]
     repetitions: int
 
@@ -355,7 +356,7 @@ class Taker:
         runner.load_tables(schedule)
         runner.take(schedule.warm_up_trials())
         repetitions = runner.repeat(schedule, deadline)
-        return Taken(runner.failed, runner.notes, repetitions)
+        return Taken(runner.failed, runner.ended, runner.notes, repetitions)
 
 
 def context(work: Path, *, table=HonestTable, source=None) -> RunContext:

@@ -17,7 +17,7 @@ from keymark.harness.scenario import scenario
     "name",
     [
         *("native", "hudi@0.15.0", "hudi@1.1.1", "hudi@1.1.1-v8", "hudi@12.3.45"),
-        *("delta@3.3.2", "delta@3.0.0", "iceberg@1.10.0"),
+        *("delta@3.3.2", "delta@3.0.0", "iceberg@1.10.0", "native@bare", "native@without-spark"),
     ],
 )
 def test_engines_that_there_are(name):
@@ -45,6 +45,7 @@ def test_engines_that_there_are(name):
         ("delta@2.4.0", "Delta Lake's builds for Spark 3.5 begin with 3.0.0"),
         ("delta@4.0.0", "end before 4.0.0; Delta Lake 4.0 is built for Spark 4.0"),
         ("iceberg@1.3.1", "Apache Iceberg's builds for Spark 3.5 begin with 1.4.0"),
+        ("native@sparkless", "native@worktree, native@without-spark, or a master"),
         ("", "unknown engine ''"),
     ],
 )

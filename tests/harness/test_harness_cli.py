@@ -55,6 +55,8 @@ def test_scenarios_lists_the_built_in_ones(app):
         "ci",
         "compaction",
         "formats",
+        "formats_codec",
+        "formats_limits",
         "formats_sorted",
         "formats_tuned",
         "gate",
@@ -194,14 +196,14 @@ def engines():
 
 def test_engines_are_listed_and_installed_by_name(engines, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert runner.invoke(engines, ["list"]).stdout.split() == ["native"]
+    assert runner.invoke(engines, ["list"]).stdout.split() == ["native", "native@without-spark"]
     jar = jars.bundle("1.1.1")
     jar.parent.mkdir(parents=True)
     jar.touch()
     answer = runner.invoke(engines, ["install", "hudi@1.1.1", "--json"])
     assert json.loads(answer.stdout) == {"engines": [{"engine": "hudi@1.1.1", "path": str(jar)}]}
     listed = json.loads(runner.invoke(engines, ["list", "--json"]).stdout)
-    assert listed == {"engines": ["native", "hudi@1.1.1"]}
+    assert listed == {"engines": ["native", "native@without-spark", "hudi@1.1.1"]}
 
 
 @pytest.mark.parametrize("name", ["native", "hudi", "spark"])

@@ -1,9 +1,12 @@
-"""An engine that would take more memory than it may: its cell is a result, and the run goes on."""
+"""An engine at a limit of memory or time: its cell is a result, and the run goes on."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 import pytest
-from harness_fakes import HonestTable, Taker, context
+from harness_fakes import FakeEngine, HonestTable, Taker, context
 
 from keymark.harness.engines.libraries import process as library_process
 from keymark.harness.engines.libraries.names import LibraryName
@@ -46,10 +49,37 @@ class LacksMemoryToLoad(LacksMemory):
     step = "bulk_insert"
 
 
-def run(tmp_path, table, *sets):
+class IsSlowToLoad(HonestTable):
+    """The jobs of one of the two loads are cancelled."""
+
+    def bulk_insert(self, df, /):
+        if self.index == "bucket":
+            raise RuntimeError("Job 7 cancelled as part of cancellation of all jobs")
+        return super().bulk_insert(df)
+
+    def info(self):
+        assert self.rows(), "a table whose load was ended is not asked"
+        return super().info()
+
+
+class LimitedEngine(FakeEngine):
+    """Notes how long it may take; nothing here is interrupted."""
+
+    def __init__(self, table) -> None:
+        super().__init__(table)
+        self.limits: list[float] = []
+
+    def limited(self, seconds):
+        self.limits.append(seconds)
+        return nullcontext()
+
+
+def run(tmp_path, table, *sets, limit=None):
     resolved = scenario.load("quickstart", sets=[*SETS, *sets])
     folder = RunFolder.create(tmp_path / "run")
     tools = context(tmp_path / "work", table=table)
+    if limit is not None:
+        tools = replace(tools, engines={"native": LimitedEngine(table)}, trial_limit_s=limit)
     outcome = Taker(resolved, tools, folder).run(matrix.expand(resolved))
     return folder.samples(), outcome, tools, matrix.expand(resolved)
 
@@ -59,7 +89,8 @@ def run(tmp_path, table, *sets):
 )
 def test_the_cell_ends_with_its_size_and_the_others_are_measured(tmp_path, table, step):
     samples, outcome, _, _ = run(tmp_path, table)
-    assert outcome.failed == {"native/bucket": f"{step}: {TOLD}"}
+    assert outcome.failed == {}
+    assert outcome.ended == {"native/bucket": f"{step}: {TOLD}"}
     ended = [sample for sample in samples if sample.reason]
     assert {(s.cell, s.step, s.valid, s.reason) for s in ended} == {
         ("native/bucket", step, False, TOLD)
@@ -68,6 +99,29 @@ def test_the_cell_ends_with_its_size_and_the_others_are_measured(tmp_path, table
     assert any(TOLD in note for note in outcome.notes)
     assert {s.repetition for s in samples if s.cell == "native/record"} == {0, 1}
     assert all(s.valid and s.verified for s in samples if s.cell == "native/record")
+
+
+def test_a_load_that_takes_too_long_ends_its_cell_as_a_step_does(tmp_path):
+    samples, outcome, tools, expanded = run(tmp_path, IsSlowToLoad, limit=2.0)
+    told = "at 10 rows: a load or a repetition takes at most 2 s (schedule.trial_minutes)"
+    assert (outcome.failed, set(outcome.ended)) == ({}, {"native/bucket"})
+    assert outcome.ended["native/bucket"].startswith("bulk_insert: ended after ")
+    assert outcome.ended["native/bucket"].endswith(told)
+    ended = [sample for sample in samples if sample.reason]
+    assert {(s.cell, s.step, s.verified, s.valid) for s in ended} == {
+        ("native/bucket", "bulk_insert", True, False)
+    }
+    assert {s.repetition for s in samples if s.cell == "native/record"} == {0, 1}
+    assert not cells.is_kept(tools, expanded[1])
+    # What is left of the time when the engine is called.
+    assert all(left <= 2.0 for left in tools.engines["native"].limits)
+
+
+def test_a_load_to_warm_up_is_limited_too(tmp_path):
+    _, _, tools, _ = run(tmp_path, HonestTable, "schedule.warmups=1", limit=1e6)
+    # Of the two loads to warm up all of it; of measured loads and steps what is left.
+    assert tools.engines["native"].limits[:2] == [1e6, 1e6]
+    assert all(left < 1e6 for left in tools.engines["native"].limits[2:])
 
 
 def test_a_table_whose_load_was_ended_is_not_taken_for_a_loaded_one(tmp_path):
@@ -79,8 +133,9 @@ def test_a_table_whose_load_was_ended_is_not_taken_for_a_loaded_one(tmp_path):
 def test_cells_that_share_the_table_end_with_its_load(tmp_path):
     sets = ("dataset.batches=[100,200]", "workload.rounds=1")
     _, outcome, _, _ = run(tmp_path, LacksMemoryToLoad, *sets)
-    assert set(outcome.failed) == {"native/bucket/batch-100", "native/bucket/batch-200"}
-    assert set(outcome.failed.values()) == {f"bulk_insert: {TOLD}"}
+    assert outcome.failed == {}
+    assert set(outcome.ended) == {"native/bucket/batch-100", "native/bucket/batch-200"}
+    assert set(outcome.ended.values()) == {f"bulk_insert: {TOLD}"}
 
 
 def test_what_a_process_may_hold_and_use_is_the_scenarios(tmp_path):

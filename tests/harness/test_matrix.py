@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.harness.engines import is_without_spark
 from keymark.harness.errors import ScenarioError
 from keymark.harness.scenario import matrix, scenario
 from keymark.harness.store.data_point import DataPoint
@@ -232,3 +233,30 @@ def test_shapes_of_skew_have_as_many_rows_and_keys_as_even_data():
     sizes = {shape: spec.partition_kind.sizes for shape, spec in specs.items()}
     assert sizes.pop("large_partition") == "one"
     assert set(sizes.values()) == {"flat"}
+
+
+def test_each_format_is_measured_with_two_codecs_and_nothing_else_differs():
+    plain = scenario.load("formats")
+    codec = "hoodie.parquet.compression.codec"
+    given: dict[tuple[str, str, str], dict[str, dict[str, str]]] = {}
+    for cell in matrix.expand(scenario.load("formats_codec")):
+        place = (cell.engine, cell.index, cell.data.shape)
+        given.setdefault(place, {})[cell.variant] = dict(cell.options)
+    assert {engine for engine, _, _ in given} == set(plain.engines)
+    for variants in given.values():
+        assert {name: options.pop(codec) for name, options in variants.items()} == {
+            "gzip": "gzip",
+            "zstd": "zstd",
+        }
+        assert variants["gzip"] == variants["zstd"]
+
+
+def test_the_limits_of_engines_without_spark_are_looked_for_at_several_sizes():
+    loaded, plain = scenario.load("formats_limits"), scenario.load("formats")
+    cells = matrix.expand(loaded)
+    assert {cell.engine for cell in cells} == set(filter(is_without_spark, plain.engines))
+    assert {cell.data.rows for cell in cells} == {1_000_000, 2_000_000, 5_000_000, 10_000_000}
+    assert {cell.variant for cell in cells} == {"defaults"}
+    assert len(cells) == 3 * 2 * 4
+    assert (loaded.schedule.repetitions, loaded.schedule.trial_minutes) == (1, 60)
+    assert (loaded.workload, loaded.schedule.memory_gb) == (plain.workload, 8.0)

@@ -8,6 +8,8 @@ from small_run import SMALL
 
 from keymark.harness.engines import jars, s3a
 from keymark.harness.engines.format_jars import missing_jars
+from keymark.harness.engines.locations import unreached
+from keymark.harness.errors import HarnessError
 from keymark.table.storage.requests import Request
 
 DELTA, ICEBERG = "delta@3.3.2", "iceberg@1.10.0"
@@ -90,16 +92,21 @@ def test_differences_are_told_by_step_and_operation():
     ]
 
 
-def test_hudi_on_s3_without_hadoops_client_is_told_how_to_get_it(monkeypatch, tmp_path):
-    from keymark.harness.errors import HarnessError
-    from keymark.harness.run.checks import check
-    from keymark.harness.run.request import Request as Asked
-    from keymark.harness.scenario import scenario
-
+def test_engines_that_a_store_does_not_fit_are_left_out_in_a_line_each(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    sets = ["engines=['hudi@1.2.0']", "table.location=s3://b/x"]
+    every = ("native", "native@without-spark", "hudi@1.2.0", DELTA, "pyiceberg@0.12.0")
+    assert unreached(every, None, {}) == {}
+    assert unreached(every, "s3://b/x", {DELTA: "no jar"}) == {
+        "hudi@1.2.0": s3a.missing(),
+        "pyiceberg@0.12.0": "pyiceberg@0.12.0 does not tell its requests, so its tables are on a "
+        "disk only",
+    }
+    assert "keymark engine install s3a" in s3a.missing()
+    found = unreached(every, "gs://b/x", {})
+    assert found[DELTA] == f"{DELTA} has no connection to gs://b/x: its client here is that of S3"
+    assert found.keys() == {"hudi@1.2.0", DELTA, "pyiceberg@0.12.0"}
     with pytest.raises(HarnessError, match="keymark engine install s3a"):
-        check(Asked(scenario=scenario.load("ci", sets=sets), out=tmp_path / "run"))
+        unreached(["hudi@1.2.0", DELTA], "s3://b/x", {DELTA: "no jar"})
 
 
 def test_settings_of_hadoops_client_come_from_options_or_the_environment(monkeypatch):

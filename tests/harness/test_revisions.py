@@ -122,7 +122,7 @@ def test_what_git_does_not_know_is_one_line(project, name):
 def test_names_of_engines_are_commits(monkeypatch):
     monkeypatch.setattr(revisions, "resolve", lambda name: {"main~1": "ab" * 20}[name])
     assert revisions.named("native@main~1") == "native@" + "ab" * 6
-    for name in ("native", "hudi@1.1.1", "native@worktree"):
+    for name in ("native", "hudi@1.1.1", "native@worktree", "native@bare", "native@without-spark"):
         assert revisions.named(name) == name
         assert engine_mistake(name) is None
     assert engine_mistake("native@" + "ab" * 6) is None

@@ -165,6 +165,10 @@ TAMPERED = {
     "verified": (samples(where=FAILED, verified=True, reason=""), "verified once and for all"),
     "verified everywhere": (made_right(clears_failed=False), "failed.native/bucket: says that"),
     "never failed": (made_right(clears_failed=True), "native/bucket was planned and has no"),
+    "ended at a limit": (
+        info(lambda document: document.update(ended={RECORD: "upsert_1: out of memory"})),
+        "ended.native/record: says that upsert_1 ended",
+    ),
     "not named as failed": (
         info(lambda document: document.update(failed={})),
         "does not say that native/bucket failed",

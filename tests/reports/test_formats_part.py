@@ -146,6 +146,70 @@ def test_of_few_repetitions_nothing_is_shown(tmp_path, changes):
     )
 
 
+def rounds_of(*seconds, step="upsert", **more):
+    """One repetition of the steps `<step>_1`, `<step>_2`, ... with these seconds."""
+    timed = {f"{step}_{n} total wall_s": value for n, value in enumerate(seconds, start=1)}
+    return timed | {key.replace("__", " "): value for key, value in more.items()}
+
+
+def test_of_one_trial_the_rounds_are_the_values_and_the_pairs(tmp_path):
+    told = {NATIVE: rounds_of(1.0, 2.0, 3.0, 4.0), DELTA: rounds_of(3.0, 6.0, 9.0, 12.0)}
+    found = answers_of(tmp_path, told, repetitions=1)["write"]
+    assert (found.best.engine, found.following.engine) == ("native", "delta@3.3.2")
+    assert (found.summary.median, found.summary.n) == (2.5, 4)
+    # Each round takes three times as long, however the rounds differ.
+    assert (found.gap.low, found.gap.high, found.gap.n) == (3.0, 3.0, 4)
+    (run,) = load([tmp_path / "run"])
+    ((grid, said),) = formats_part(run).tables
+    assert grid.rows[0].entries[1].n == "4"
+    assert said[0].words == (
+        "record · native is best with 2.50 s by rounds of one trial; merge_dv · delta@3.3.2 needs "
+        "3.00x as much; no phase and no counter that was measured tells why."
+    )
+
+
+def test_rounds_of_one_trial_that_cross_show_no_difference(tmp_path):
+    told = {NATIVE: rounds_of(1.0, 5.0, 1.0), DELTA: rounds_of(3.0, 3.0, 3.0)}
+    words = said_of(tmp_path, told, repetitions=1)["Writing a batch"]
+    assert words == (
+        "no difference shown by rounds of one trial between record · native and merge_dv · "
+        "delta@3.3.2; the lowest median is 1.00 s."
+    )
+
+
+def test_a_round_that_one_side_lacks_has_no_pair(tmp_path):
+    told = {NATIVE: rounds_of(1.0, 1.0, 1.0, 1.0), DELTA: rounds_of(2.0, 2.0, 2.0)}
+    found = answers_of(tmp_path, told, repetitions=1)["write"]
+    assert (found.summary.n, found.gap.n, found.gap.median) == (4, 3, 2.0)
+
+
+def test_rounds_of_one_trial_share_the_compaction_between_them(tmp_path):
+    kept = rounds_of(1.0, 1.0, 1.0, 1.0, compact_rows_2__total__wall_s=8.0)
+    told = {NATIVE: rounds_of(2.0, 2.0, 2.0, 2.0), f"{DELTA}/kept": kept}
+    found = answers_of(tmp_path, told, repetitions=1)["write_compacted"]
+    assert (found.best.engine, found.summary.n, found.gap.n) == ("native", 4, 4)
+    # 8 s over four batches are 2 s for each.
+    assert found.gap.median == 1.5
+    (part,) = found.differences
+    assert (part.name, part.best, part.other) == ("compaction", 0.0, 2.0)
+
+
+def test_phases_and_reads_of_one_trial_are_by_round_too(tmp_path):
+    def told(whole, tag):
+        phases = {f"upsert_{n} tag wall_s": tag * n for n in (1, 2, 3)}
+        reads = rounds_of(whole, whole, whole, step="point_query")
+        return rounds_of(whole, whole, whole) | phases | reads
+
+    cells = {NATIVE: told(10.0, 1.0), DELTA: told(16.0, 3.0)}
+    found = answers_of(tmp_path, cells, repetitions=1)
+    (part,) = found["write"].differences
+    assert (part.name, part.best, part.other) == ("tag", 2.0, 6.0)
+    assert found["key_read"].gap.n == 3
+    # Of what is read once there is one value.
+    assert found["key_read_after"].best is None
+    assert found["storage"].best is None
+
+
 def test_the_machines_noise_hides_a_difference_of_times_but_not_of_bytes(tmp_path):
     told = {
         NATIVE: {"upsert_1 total wall_s": 1.0, "upsert_1 total table_bytes": 1000},
@@ -280,6 +344,17 @@ def test_requests_are_added_over_their_kinds(tmp_path):
     assert (kind.name, kind.best, kind.other, kind.share) == ("GET requests", 10, 40, 1.0)
 
 
+def test_who_does_not_tell_its_requests_is_named_where_others_do(tmp_path):
+    told = {
+        NATIVE: {"upsert_1 total wall_s": 1.0, "upsert_1 total get_requests": 10},
+        DELTA: {"upsert_1 total wall_s": 2.0, "upsert_1 total get_requests": 40},
+        ICEBERG: {"upsert_1 total wall_s": 3.0},
+    }
+    words = said_of(tmp_path, told)["Requests of writing a batch"]
+    assert words.startswith("record · native is best with 10; merge_dv · delta@3.3.2 needs 4.00x")
+    assert words.endswith("; not counted: merge_mor · iceberg@1.10.0.")
+
+
 def test_what_was_not_measured_is_said(tmp_path):
     said = said_of(tmp_path, WRITES)
     assert said["Reading a range between batches"] == "not measured."
@@ -287,6 +362,49 @@ def test_what_was_not_measured_is_said(tmp_path):
         "not measured: requests are counted of tables on an object store (table.location)."
     )
     assert list(said) == [each.words for each in QUESTIONS]
+
+
+HUDI, COPIED = "hudi@1.2.0/record", "iceberg@1.10.0/merge_cow"
+
+
+def published_of(path, told, **changes):
+    return {
+        topic: words
+        for topic, words in said_of(path, told, **changes).items()
+        if topic.startswith("Published")
+    }
+
+
+def test_what_was_published_of_two_formats_stands_beside_what_was_measured(tmp_path):
+    told = {
+        HUDI: {"upsert_1 total wall_s": [2.0, 2.0, 2.0]},
+        COPIED: {"upsert_1 total wall_s": [9.0, 9.0, 9.0]},
+        # Of the modes of a format the fastest stands for it.
+        ICEBERG: {"upsert_1 total wall_s": [4.0, 5.0, 4.0]},
+    }
+    ((topic, words),) = published_of(tmp_path, told).items()
+    assert topic == "Published: an upsert takes a quarter of what Iceberg 1.10 takes"
+    assert words.startswith(
+        "0.250x (of Hudi's makers); here record · hudi@1.2.0 takes 0.500x (0.400x to 0.500x) of "
+        "merge_mor · iceberg@1.10.0; what differs: here it is one machine, and "
+    )
+
+
+def test_of_one_trial_published_figures_are_compared_by_rounds(tmp_path):
+    told = {HUDI: rounds_of(1.0, 2.0, 3.0), DELTA: rounds_of(4.0, 8.0, 12.0)}
+    ((topic, words),) = published_of(tmp_path, told, repetitions=1).items()
+    assert "a sixth of what Delta 3.3 takes" in topic
+    assert "takes 0.250x of merge_dv · delta@3.3.2; what differs" in words
+    one = {HUDI: rounds_of(1.0), DELTA: rounds_of(4.0)}
+    (words,) = published_of(tmp_path / "one", one, repetitions=1).values()
+    assert "of merge_dv · delta@3.3.2, of fewer than 3 values;" in words
+
+
+@pytest.mark.parametrize("cells", [(NATIVE, ICEBERG), ("hudi@1.2.0/bloom", ICEBERG), (HUDI, DELTA)])
+def test_a_published_figure_needs_both_of_its_engines(tmp_path, cells):
+    told = {cell: {"upsert_1 total wall_s": 1.0} for cell in cells}
+    found = published_of(tmp_path, told)
+    assert not any("Iceberg" in topic for topic in found)
 
 
 def test_each_kind_of_data_has_its_own_answers(tmp_path):

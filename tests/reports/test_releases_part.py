@@ -265,3 +265,17 @@ def test_an_engine_that_did_not_start_is_told(tmp_path):
     found, told = outcomes_of(tmp_path, given, {"failed": failed})
     assert [each.name for each in found.reasons] == [f"{NEWER}/record"]
     assert "it did not start: no memory." in told
+
+
+def test_a_cell_that_ended_at_a_limit_is_no_wrong_answer(tmp_path):
+    limit = "ended after 3,600 s at 9 rows: a load or a repetition takes at most 3,600 s"
+    given = [
+        (OLD, "record", {}),
+        (NEW, "record", {"step": "bulk_insert"}),
+        (NEW, "record", {"step": "upsert_1", "valid": False, "reason": limit}),
+    ]
+    info = {"ended": {f"{NEW}/record": f"upsert_1: {limit}"}}
+    found, _ = outcomes_of(tmp_path, given, info)
+    assert found.finding == "1 of 2 cells of Hudi are verified, 1 ended at a limit."
+    (reason,) = found.reasons
+    assert reason.words == (f"ended at a limit: upsert_1: {limit}. Steps: bulk_insert, upsert_1.")

@@ -206,6 +206,34 @@ def test_published_figures_stand_beside_ours(tmp_path):
     assert claims_of(alone) is None
 
 
+def test_published_figures_of_two_formats_stand_in_the_column_of_their_engine(tmp_path):
+    upserts = {"native/record": 1.0, "hudi@1.2.0/record": 2.0, "delta@3.3.2/merge": 8.0}
+    samples = [
+        sample(
+            cell=cell,
+            engine=cell.split("/")[0],
+            index=cell.split("/")[1],
+            repetition=repetition,
+            value=value,
+        )
+        for cell, value in upserts.items()
+        for repetition in range(3)
+    ]
+    (run,) = projection.load([write_run(tmp_path / "run", samples)])
+    shown = claims_of(run)
+    (row,) = shown.grid.rows
+    assert row.label == (
+        "An upsert takes a sixth of what Delta 3.3 takes (record, beside merge · delta@3.3.2)"
+    )
+    cells = dict(zip(shown.grid.heads, row.entries, strict=True))
+    assert (cells["published"].value, cells["hudi@1.2.0"].value) == ("0.167x", "0.250x")
+    assert (cells["native"].value, cells["delta@3.3.2"].value) == ("—", "—")
+    assert shown.sentence.startswith(
+        "An upsert takes a sixth of what Delta 3.3 takes, as was published; here it is 0.250x of "
+        "merge · delta@3.3.2. What differs: here it is one machine,"
+    )
+
+
 def test_the_command_leaves_out_what_is_not_right(tmp_path, original, capsys):
     results = tmp_path / "results"
     shutil.copytree(original, results / RUN_ID)

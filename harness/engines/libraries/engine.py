@@ -7,12 +7,11 @@ of Arrow's and are digested here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import Row
@@ -26,6 +25,7 @@ from keymark.harness.engines.libraries.process import LibraryProcess
 from keymark.harness.engines.pipe import Asked
 from keymark.harness.engines.process_engine import answer_of, layout_of
 from keymark.harness.engines.row_order import ordered_columns
+from keymark.harness.engines.watched_process import files_of, limited
 from keymark.harness.errors import CellError
 from keymark.harness.tables import independent
 from keymark.harness.tables.formats import beside
@@ -36,9 +36,6 @@ from keymark.table.properties.options import EVENT_TIME_PAYLOAD, OVERWRITE_PAYLO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_ANSWER_S = 1.0
-"""The least time that a process gets for an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,18 +240,13 @@ class LibraryEngine:
         """Tables are on a disk, of which nothing is counted."""
         return {}
 
-    @contextmanager
-    def limited(self, seconds: float) -> Iterator[None]:
+    def limited(self, seconds: float) -> AbstractContextManager[None]:
         """End the process once the block has taken so long: the libraries have no way to stop."""
-        self._child.patience(max(seconds, _ANSWER_S))
-        try:
-            yield
-        finally:
-            self._child.patience(None)
+        return limited(self._child, seconds)
 
     def hold_rows(self, df: DataFrame, /) -> tuple[str, ...]:
         """The files of a data frame that was read from Parquet."""
-        return tuple(unquote(urlsplit(url).path) for url in sorted(df.inputFiles()))
+        return files_of(df)
 
     def hold_keys(self, keys: pa.StringArray, _table: MeasuredTable, /) -> None:
         """Bring keys to the child."""

@@ -1,178 +1,42 @@
-"""The process of an engine without Spark: started in its environment, watched, and anew if it died.
-
-Nothing in these libraries bounds their memory, so the resident memory of the process is looked at
-twenty times a second (once where the system must be asked by a command), and the process is ended
-when it has more than it may. The system might end the whole run instead.
-"""
+"""The process of a library: started in the library's own environment."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from keymark.harness.engines.libraries.environments import python
 from keymark.harness.engines.libraries.names import LibraryName
-from keymark.harness.engines.pipe import PATIENCE_S, Child
-from keymark.harness.errors import CellError, LimitError
-from keymark.harness.measure import environment, session
+from keymark.harness.engines.watched_process import WatchedProcess, bounds
 from keymark.harness.scenario.scenario import Scenario
 
-MEMORY_KEY = "schedule.memory_gb"
 _CHILD = Path(__file__).with_name("child.py")
-_PROC = Path("/proc")
-_LOOK_S = 0.05 if _PROC.is_dir() else 1.0
-_GIGABYTE = 1_000_000_000
-_SHARE = 0.75
-"""Of the machine's memory that a process may hold where the scenario does not say how much."""
-_OUT_OF_MEMORY = re.compile(r"^(Arrow)?MemoryError:|memory allocation of \d+ bytes failed")
-"""What Python, Arrow and Rust say where they get no memory."""
 
 
-class LibraryProcess:
+class LibraryProcess(WatchedProcess):
     """What answers the messages of `child.Session`.
 
-    A process that died, of memory or otherwise, costs the cell that it worked for, and so does one
-    that hangs: it is ended. `revive` starts another one for the next.
-
     Args:
-        name: of the engine.
+        name: the library and its version.
         work: folder for its log.
         cores: that it may use.
         memory: bytes that it may hold.
-
-    Attributes:
-        longest_s: seconds that an answer may take where no other patience is set.
     """
 
-    longest_s: float = PATIENCE_S
-
     def __init__(self, name: LibraryName, *, work: Path, cores: int, memory: int) -> None:
-        self._name, self._work = name, work
-        self._cores, self._memory = cores, memory
-        self._starts = 0
-        self._death: CellError | None = None
-        self._child: Child
-        self._watch: MemoryWatch
+        title = f"{name.library}@{name.version}"
+        super().__init__(title, work=work, cores=cores, memory=memory)
+        self._library = name
 
-    def start(self) -> dict[str, Any]:
-        """Start a process, and load the library in it; what it says of its versions.
+    def command(self) -> list[str]:
+        """Isolated: neither the folder that the run was started in nor PYTHONPATH counts."""
+        return [str(python(self._library)), "-I", str(_CHILD)]
 
-        Raises:
-            CellError: it did not come up.
-        """
-        self._starts += 1
-        self._death = None
-        number = f".{self._starts}" if self._starts > 1 else ""
-        title = f"{self._name.library}@{self._name.version}"
-        # Isolated: neither the folder that the run was started in nor PYTHONPATH counts.
-        command = [str(python(self._name)), "-I", str(_CHILD)]
-        self._child = Child(command, log=self._work / f"{title}{number}.log", name=title)
-        self.patience(None)
-        self._watch = MemoryWatch(self._child.pid, self._memory, self._child.kill)
-        told = self.call("start", library=self._name.library, cores=self._cores)
-        return {"conf": {"cores": str(self._cores), "memory": str(self._memory)}, **told}
-
-    def revive(self) -> None:
-        """Start another process if this one died."""
-        if self._child.is_dead:
-            self.close()
-            self.start()
-
-    def call(self, name: str, /, **arguments: Any) -> Any:
-        """The answer to a message.
-
-        Raises:
-            LimitError: it had, or wanted, more memory than it may have.
-            CellError: its method raised, or it died.
-        """
-        if self._death is not None:
-            raise self._death
-        try:
-            return self._child.call(name, **arguments)
-        except CellError as error:
-            failed: CellError = error
-            if self._watch.exceeded:
-                limit = f"{self._memory / _GIGABYTE:,.1f} GB ({MEMORY_KEY})"
-                failed = LimitError(f"{self._name.library} held more than {limit}")
-            elif _OUT_OF_MEMORY.search(str(error)):
-                failed = LimitError(f"{self._name.library} got no more memory: {error}")
-            if self._child.is_dead:
-                self._death = failed
-            raise failed from error
-
-    def patience(self, seconds: float | None) -> None:
-        """An answer that takes longer ends the process; None: longer than `longest_s`."""
-        self._child.patience_s = self.longest_s if seconds is None else seconds
-
-    def close(self) -> None:
-        """End it."""
-        self._watch.stop()
-        self._child.close()
+    def told(self) -> dict[str, Any]:
+        """The library."""
+        return {"library": self._library.library}
 
 
 def process_for(name: LibraryName, scenario: Scenario, work: Path) -> LibraryProcess:
-    """The process of an engine in a run, with as many cores as the run's own session."""
-    asked = int(scenario.schedule.memory_gb * _GIGABYTE)
-    memory = asked or int(environment.machine()["memory_bytes"] * _SHARE)
-    cores = session.cores(scenario.spark.master)
-    return LibraryProcess(name, work=work, cores=cores, memory=memory)
-
-
-class MemoryWatch:
-    """Ends a process that holds too much memory; looks from a thread of its own.
-
-    Args:
-        pid: of the process.
-        limit: bytes of resident memory that it may have.
-        kill: ends it.
-    """
-
-    def __init__(self, pid: int, limit: int, kill: Callable[[], None]) -> None:
-        self._pid, self._limit, self._kill = pid, limit, kill
-        self._exceeded, self._stopped = threading.Event(), threading.Event()
-        threading.Thread(target=self._look, daemon=True).start()
-
-    @property
-    def exceeded(self) -> bool:
-        """Whether it ended the process."""
-        return self._exceeded.is_set()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._stopped.set()
-
-    def _look(self) -> None:
-        while not self._stopped.wait(_LOOK_S):
-            held = resident(self._pid)
-            if held is None:
-                return  # it has ended
-            if held > self._limit:
-                self._exceeded.set()
-                self._kill()
-                return
-
-
-def resident(pid: int, proc: Path = _PROC) -> int | None:
-    """Bytes of memory that a process holds; None if there is no such process.
-
-    Args:
-        pid: of the process.
-        proc: where the system lists its processes, if it does; else `ps` is asked.
-    """
-    try:
-        if proc.is_dir():
-            pages = int((proc / str(pid) / "statm").read_text().split()[1])
-            return pages * os.sysconf("SC_PAGE_SIZE")
-        said = subprocess.run(  # noqa: S603 - a number is all that varies
-            ["ps", "-o", "rss=", "-p", str(pid)],  # noqa: S607 - the system's own
-            capture_output=True,
-            check=False,
-        )
-        return int(said.stdout) * 1024
-    except (OSError, ValueError, IndexError):
-        return None
+    """The process of an engine in a run."""
+    return LibraryProcess(name, work=work, **bounds(scenario))
