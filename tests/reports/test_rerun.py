@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from synthetic_published import RUN_ID, published, run_folder
+from synthetic_runs import sample, write_run
 
 from keymark import cli
 from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 from keymark.reports.published import rerun as rerun_
+from keymark.reports.published.agreement import agreement
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,33 @@ def test_a_ratio_that_disagrees_is_named_with_its_factor(capsys, tmp_path, first
     )
     assert f"The run disagrees with {RUN_ID} in 2 of " in said
     assert "and 0 of " in said
+
+
+def beside_hudi(path: Path, factor: float) -> Path:
+    """A run of one index in two engines, of which the second takes `factor` times as long."""
+    samples = [
+        sample(
+            run_id="r1",
+            cell=f"{engine}/record",
+            engine=engine,
+            repetition=number,
+            value=2.0 * times * (1 + number / 100),
+        )
+        for number in range(3)
+        for engine, times in (("native", 1.0), ("hudi@0.15.0", factor))
+    ]
+    return write_run(path, samples)
+
+
+def test_the_same_index_of_two_engines_is_compared(tmp_path):
+    first = beside_hudi(tmp_path / "a", 1.5)
+    found = agreement(first, beside_hudi(tmp_path / "b", 1.5))
+    assert [(each.of, each.to) for each in found.ratios] == [
+        ("hudi@0.15.0/record", "native/record")
+    ]
+    assert found.agrees
+    other = agreement(first, beside_hudi(tmp_path / "c", 3.0))
+    assert [each.factor for each in other.differing] == [pytest.approx(2.0)]
 
 
 def test_a_counter_that_disagrees_is_named(capsys, tmp_path, first):
