@@ -120,18 +120,22 @@ class Agreement:
         counted = [f"{render.place(each)}: {_counted(each)}" for each in self.counters]
         return [*(each.sentence() for each in self.differing), *counted]
 
-    def finding(self) -> str:
-        """The answer in a sentence."""
+    def finding(self, subject: str = "The run") -> str:
+        """The answer in a sentence.
+
+        Args:
+            subject: what the run that repeats is called.
+        """
         noise = " and ".join(f"{digits(100 * share)} %" for share in self.noises)
         on = f"machines with a noise of {noise}"
         if self.agrees:
             few = f"; {self.undecided} more ratios have too few repetitions" * bool(self.undecided)
             counted = f"{len(self.ratios)} ratios and {self.compared} counters"
-            return f"The run agrees with {self.published} in all of {counted}, on {on}{few}."
+            return f"{subject} agrees with {self.published} in all of {counted}, on {on}{few}."
         of = f"{len(self.differing)} of {len(self.ratios)} ratios"
         counted = f"{len(self.counters)} of {self.compared} counters"
         first = "; ".join(self.sentences()[:_NAMED])
-        return f"The run disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
+        return f"{subject} disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
 
 
 def agreement(published: Path, repeated: Path) -> Agreement:

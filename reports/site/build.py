@@ -20,10 +20,11 @@ from keymark.reports.render.charts import Lettering
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.text import clean
 from keymark.reports.sections import page
+from keymark.reports.site.comparisons import comparisons
 from keymark.reports.site.feeds import CSV, PARQUET, write_feeds
 from keymark.reports.site.model import PAGES, QUESTIONS, Question, RunEntry, Shown
 from keymark.reports.site.overview import index_maps
-from keymark.reports.site.runs import publish_run
+from keymark.reports.site.runs import RunSource, publish_run
 
 _MARK = ".keymark-site"
 # Of the pictures of one page; what else is on it takes less than the rest.
@@ -101,14 +102,23 @@ def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
 
     Drawing takes most of the time, so each core draws a run at a time.
     """
-    work = [(out, each.path, each.provenance, place) for place, each in enumerate(right)]
+    compared = comparisons(right)
+    work = [
+        RunSource(
+            path=each.path,
+            provenance=each.provenance,
+            place=place,
+            compared=compared.get(each.path.resolve().name, ()),
+        )
+        for place, each in enumerate(right)
+    ]
     workers = min(len(work), os.cpu_count() or 1)
     if workers > 1:
         # A fork would share the threads of Arrow and numpy.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            entries = list(pool.map(publish_run, *zip(*work, strict=True)))
+            entries = list(pool.map(publish_run, [out] * len(work), work))
     else:
-        entries = [publish_run(*each) for each in work]
+        entries = [publish_run(out, each) for each in work]
     write_feeds(out, [out / "runs" / each.run_id for each in entries])
     newest = sorted(entries, key=lambda entry: entry.started, reverse=True)
     return sorted(newest, key=lambda entry: not entry.is_ours)

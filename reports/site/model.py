@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from keymark.reports.render.grids import Grid
+from keymark.reports.site.comparisons import Comparison
 
 MOST_BYTES = 1_000_000
 """Of one page."""
@@ -186,6 +187,7 @@ class RunEntry:
         noise: of the machine.
         shown: what it says to each question, by key.
         spots: who was fastest where.
+        compared: the run beside each one that repeats it, or that it repeats.
     """
 
     run_id: str
@@ -199,6 +201,12 @@ class RunEntry:
     noise: str
     shown: Mapping[str, Sequence[Shown]]
     spots: Sequence[Spot]
+    compared: Sequence[Comparison]
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether a run that repeats it, or that it repeats, disagrees."""
+        return any(each.agrees is False for each in self.compared)
 
     @property
     def href(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,33 +27,49 @@ from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.sections import page
 from keymark.reports.sections.page import Report
 from keymark.reports.site.claims import claims_of
+from keymark.reports.site.comparisons import Comparison
 from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, RunEntry, Shown, Spot
 
 _UP = "../../"
 _LOOKUP = "lookup"
 
 
-def publish_run(out: Path, path: Path, provenance: Provenance, place: int) -> RunEntry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSource:
+    """A run that gets a page.
+
+    Attributes:
+        path: the run folder.
+        provenance: whose run it is.
+        place: of the run among those of the site.
+        compared: the run beside each one that repeats it, or that it repeats.
+    """
+
+    path: Path
+    provenance: Provenance
+    place: int
+    compared: Sequence[Comparison]
+
+
+def publish_run(out: Path, source: RunSource) -> RunEntry:
     """Write the page and the files of a run into the site; what it says to the other pages.
 
     Args:
         out: the folder of the site.
-        path: the run folder.
-        provenance: whose run it is.
-        place: of the run among those of the site.
+        source: the run.
 
     Raises:
         ReportError: the run cannot be read.
         OSError: a file cannot be written.
     """
-    (run,) = projection.load([path])
+    (run,) = projection.load([source.path])
     report = page.build([run])
-    entry = _entry(run, report, provenance, place)
+    entry = _entry(run, report, source)
     _write(out, run, report, entry)
     return entry
 
 
-def _entry(run: Run, report: Report, provenance: Provenance, place: int) -> RunEntry:
+def _entry(run: Run, report: Report, source: RunSource) -> RunEntry:
     """What a run says; its charts are named by its place, since a page has those of several."""
     (part,) = report.runs
     return RunEntry(
@@ -61,13 +77,14 @@ def _entry(run: Run, report: Report, provenance: Provenance, place: int) -> RunE
         started=clean(run.record.started[:10]),
         scenario=clean(run.record.scenario.name or "", 80),
         machine=facts.lettering([run]).subtitle,
-        label=provenance.label,
-        is_ours=provenance.origin == "maintainers",
+        label=source.provenance.label,
+        is_ours=source.provenance.origin == "maintainers",
         verified=report.verified,
         sentence=part.headline.sentence if part.headline else "No cell gave a verified result.",
         noise=part.headline.noise if part.headline else "",
-        shown=_shown(run, report, place),
+        shown=_shown(run, report, source.place),
         spots=_spots(run),
+        compared=source.compared,
     )
 
 

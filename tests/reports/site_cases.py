@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from synthetic_matrix import matrix
-from synthetic_published import RUN_ID
+from synthetic_published import RUN_ID, repeated, slower_tag
 from synthetic_runs import INFO, beats, quickstart, sample, write_run
 from test_engines_part import BOTH
 from test_engines_part import run_of as engines_of
@@ -28,7 +28,9 @@ def unchecked(path: Path) -> list[Checked]:
         Checked(
             path=each,
             provenance=Provenance.model_validate(
-                {"from": "contributed", "by": "A. Stranger", "repeated": "x"} if not place else {}
+                {"from": "contributed", "by": "A. Stranger", "repeated": "again"}
+                if not place
+                else {}
             ),
             findings=(),
         )
@@ -39,6 +41,8 @@ def unchecked(path: Path) -> list[Checked]:
 def runs_of_all_kinds(results: Path, original: Path) -> None:
     """Run folders with every section, failed cells and hostile names."""
     shutil.copytree(original, results / RUN_ID)
+    again = repeated(results.with_name("repeated"), slower_tag, run_id="again")
+    shutil.copytree(again, results / "again")
     quickstart(results / "first", run_id="first", repetitions=6)
     beats(results / "first", STEADY)
     grown = matrix(results / "m1")

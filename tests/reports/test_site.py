@@ -62,7 +62,7 @@ def test_there_is_a_page_a_question_and_a_page_a_run(site, pages):
     out = site.index.parent
     names = {str(path.relative_to(out)) for path in pages}
     assert names == {each.href for each in PAGES} | {f"runs/{n}/index.html" for n in site.runs}
-    assert len(site.runs) == 6
+    assert len(site.runs) == 7
     assert site.left_out == ()
     assert {f"{each.key}.html" for each in QUESTIONS} <= names
 
@@ -153,6 +153,16 @@ def test_a_question_has_its_chart_first_and_one_sentence(site):
         assert part.index("<svg") < part.index("</figure>") < part.index("<details>")
     assert re.search("<strong>.* (is best|joint best|no difference shown)", text)
     assert "No published run answers it yet" in (site.index.parent / "releases.html").read_text()
+
+
+def test_both_pages_say_that_a_repetition_disagrees(site):
+    runs = site.index.parent / "runs"
+    said = f"Run again disagrees with {RUN_ID} in 2 of "
+    for name, other in ((RUN_ID, "again"), ("again", RUN_ID)):
+        text = (runs / name / "index.html").read_text(encoding="utf-8")
+        assert said in text
+        assert f'href="../../runs/{other}/index.html"' in text
+    assert site.index.read_text(encoding="utf-8").count("; the two disagree") == 2
 
 
 def entry_of(spots, run_id="r"):
