@@ -89,10 +89,16 @@ QUESTIONS = (
         about="The same index on the same data in both, as ratios within each repetition.",
     ),
     Question(
+        key="formats",
+        name="Formats",
+        title="Which table format answers which question best?",
+        about="Hudi, Delta and Iceberg on the same rows, batches and reads.",
+    ),
+    Question(
         key="releases",
         name="Releases",
         title="What changed between releases of Apache Hudi?",
-        about="Counters come first: they repeat whatever the machine does.",
+        about="The same index on the same data in several releases, as multiples of the first one.",
     ),
     Question(
         key="model",

@@ -10,6 +10,8 @@ from synthetic_published import RUN_ID, repeated, slower_tag
 from synthetic_runs import INFO, beats, quickstart, sample, write_run
 from test_engines_part import BOTH
 from test_engines_part import run_of as engines_of
+from test_formats_part import WRITES
+from test_formats_part import run_of as formats_of
 from test_model_part import lookups, noisy
 from test_publish import HOSTILE
 
@@ -50,6 +52,7 @@ def runs_of_all_kinds(results: Path, original: Path) -> None:
     model = lookups(wall=noisy, repetitions=2, run_id="model")
     write_run(results / "model", model, {"run_id": "model"})
     engines_of(results / "r1", BOTH)
+    formats_of(results / "formats", WRITES, run_id="formats")
     hostile = {"run_id": "hostile", "cell": HOSTILE, "engine": HOSTILE, "index": HOSTILE}
     taken = [sample(**hostile, step=step, round=1) for step in ("lookup", "upsert_1", HOSTILE)]
     scenario = INFO["scenario"] | {"name": HOSTILE}

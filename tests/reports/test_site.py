@@ -62,7 +62,7 @@ def test_there_is_a_page_a_question_and_a_page_a_run(site, pages):
     out = site.index.parent
     names = {str(path.relative_to(out)) for path in pages}
     assert names == {each.href for each in PAGES} | {f"runs/{n}/index.html" for n in site.runs}
-    assert len(site.runs) == 7
+    assert len(site.runs) == 8
     assert site.left_out == ()
     assert {f"{each.key}.html" for each in QUESTIONS} <= names
 
@@ -153,6 +153,16 @@ def test_a_question_has_its_chart_first_and_one_sentence(site):
         assert part.index("<svg") < part.index("</figure>") < part.index("<details>")
     assert re.search("<strong>.* (is best|joint best|no difference shown)", text)
     assert "No published run answers it yet" in (site.index.parent / "releases.html").read_text()
+
+
+@pytest.mark.parametrize("page", [f"{each.key}.html" for each in QUESTIONS])
+def test_every_answer_has_a_chart_with_files(site, page):
+    out = site.index.parent
+    text = (out / page).read_text(encoding="utf-8")
+    parts = text.split("<section")[1:]
+    assert text.count("The chart as <a") == len(parts)
+    for link in re.findall(r'href="(runs/[^"]*/charts/[^"]*)"', text):
+        assert (out / unquote(link)).is_file()
 
 
 def test_both_pages_say_that_a_repetition_disagrees(site):
