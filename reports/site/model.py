@@ -231,6 +231,7 @@ class Link:
 PAGES = (
     Link(href="index.html", title="Overview"),
     *(Link(href=f"{each.key}.html", title=each.name) for each in QUESTIONS),
+    Link(href="history.html", title="History"),
     Link(href="method.html", title="Method"),
 )
 """The pages of the site, beside those of runs."""

@@ -175,6 +175,16 @@ def test_both_pages_say_that_a_repetition_disagrees(site):
     assert site.index.read_text(encoding="utf-8").count("; the two disagree") == 2
 
 
+def test_the_history_has_a_chart_of_each_headline_of_runs_that_were_repeated(site):
+    text = (site.index.parent / "history.html").read_text(encoding="utf-8")
+    assert "small, 2 runs" in text
+    assert text.count("<figure>") == text.count("<svg") > 3
+    assert "Upsert batch" in text
+    assert "Measured once" in text
+    for run_id in site.runs:
+        assert f'href="runs/{run_id}/index.html"' in text
+
+
 def entry_of(spots, run_id="r"):
     return SimpleNamespace(spots=spots, run_id=run_id)
 
