@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 from synthetic_matrix import matrix
 from synthetic_published import RUN_ID, repeated, slower_tag
@@ -64,3 +66,37 @@ def site_of_all_kinds(work: Path, original: Path, monkeypatch) -> build.Site:
     runs_of_all_kinds(work / "results", original)
     monkeypatch.setattr(build, "check", unchecked)
     return build.build(work / "results", work / "public")
+
+
+class Page(HTMLParser):
+    """The tags of a page, with their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def of(self, name):
+        return [attrs for tag, attrs in self.tags if tag == name]
+
+    @property
+    def ids(self):
+        return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
+
+
+def broken_links(out: Path) -> list[str]:
+    """Links of a site's pages that leave it, or lead to no file or no anchor."""
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in out.resolve().rglob("*.html")}
+    broken = []
+    for path, page in pages.items():
+        for link in (attrs["href"] for attrs in page.of("a")):
+            target, _, anchor = link.partition("#")
+            other = (path.parent / unquote(target)).resolve() if target else path
+            is_anchor = not anchor or (other in pages and anchor in pages[other].ids)
+            if ":" in target or not other.is_file() or not is_anchor:
+                broken.append(f"{path.relative_to(out.resolve())}: {link}")
+    return broken
