@@ -154,7 +154,8 @@ def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder,
         # A report names the command that measures the same again.
         command = redact_arguments(environment.command())
         record = record.but(scenario=described, command=command)
-    return folder, record.but(sessions=record.sessions + 1)
+    # What had failed is taken again.
+    return folder, record.but(sessions=record.sessions + 1, failed={})
 
 
 def _without_repetitions(described: Mapping[str, Any]) -> dict[str, Any]:
