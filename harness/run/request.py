@@ -150,7 +150,7 @@ def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder,
     samples = folder.samples()
     done, torn = complete_trials(samples, steps), unfinished(samples)
     folder.keep_only(lambda sample: TrialKey.of_sample(sample, names) in done and not torn(sample))
-    if wanted > planned:
+    if wanted > planned or request.half_width is not None:
         # A report names the command that measures the same again.
         command = redact_arguments(environment.command())
         record = record.but(scenario=described, command=command)

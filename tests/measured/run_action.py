@@ -148,9 +148,11 @@ def stand_in(folder: Path, name: str, text: str) -> None:
 
 def play_github(out: Path, job_repository: Path, base: str) -> int:
     """Take the steps of action.yml for a pull request; the exit code of the job."""
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
-    temporary = out / "runner"
+    temporary, own = out / "runner", out / "action"
     temporary.mkdir()
+    # A runner has a copy of the action's repository, as it was committed.
+    subprocess.run(["git", "clone", "--quiet", f"file://{ROOT}", str(own)], check=True)
+    action = yaml.safe_load((own / "action.yml").read_text())
     stand_in(out / "bin", "gh", GH)
     known: dict[str, Any] = {
         "github.event.pull_request.base.sha": base,
@@ -167,7 +169,7 @@ def play_github(out: Path, job_repository: Path, base: str) -> int:
         **os.environ,
         "PATH": f"{out / 'bin'}:{os.environ['PATH']}",
         "RUNNER_TEMP": str(temporary),
-        "GITHUB_ACTION_PATH": str(ROOT),
+        "GITHUB_ACTION_PATH": str(own),
         "GITHUB_REPOSITORY": "owner/repository",
         "GITHUB_STEP_SUMMARY": str(out / "github_summary.md"),
         "CALLS": str(out / "github_calls.txt"),
