@@ -121,7 +121,7 @@ def _machine(run: Run) -> str:
     memory = f"{told.memory_bytes / (1 << 30):.0f} GiB" if told.memory_bytes else ""
     cores = f"{told.cores:,} cores of" if told.cores else ""
     processor = " ".join(filter(None, [cores, clean(told.processor, 60)]))
-    return ", ".join(filter(None, [processor, memory]))
+    return ", ".join(filter(None, [processor, memory])) or "a machine that is not told"
 
 
 def _headlines(runs: Sequence[Run]) -> list[HeadlineHistory]:
