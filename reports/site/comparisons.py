@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from keymark.reports.errors import ReportError
 from keymark.reports.published.agreement import agreement
@@ -38,12 +39,17 @@ def comparisons(right: Sequence[Checked]) -> Mapping[str, Sequence[Comparison]]:
         first, second = each.path.resolve().name, each.provenance.repeated
         if second not in paths:
             continue
-        try:
-            made = agreement(each.path, paths[second])
-            agrees, sentence = made.agrees, made.finding(f"Run {made.repeated}")
-        except ReportError as error:
-            agrees, sentence = None, f"Both cannot be compared: {clean(error)}."
+        agrees, sentence = _told(each.path, paths[second])
         for run_id, other in ((first, second), (second, first)):
             told = Comparison(other=other, agrees=agrees, sentence=sentence)
             found.setdefault(run_id, []).append(told)
     return found
+
+
+def _told(first: Path, second: Path) -> tuple[bool | None, str]:
+    """Whether both agree, and the sentence about it."""
+    try:
+        made = agreement(first, second)
+    except ReportError as error:
+        return None, f"Both cannot be compared: {clean(error)}."
+    return made.agrees, made.finding(f"Run {made.repeated}")
