@@ -48,6 +48,7 @@ from keymark.table.runtime.bar import progress_bar
 from keymark.terminal import InterruptionError, going_on
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -93,6 +94,13 @@ def run(
     budget: Annotated[
         str | None, typer.Option(help="time that chooses the repetitions: 90s, 10m, 1h")
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="repeat until the half-width of every headline's interval is below it: 10%",
+        ),
+    ] = None,
     base: Annotated[
         list[str] | None,
         typer.Option(metavar="REVISION|NAME=VALUE", help="of a job: what is compared with"),
@@ -116,8 +124,8 @@ def run(
         when_quiet_s=parse_duration("--when-quiet", when_quiet),
     )
     if document.is_job(scenario) or ((base or candidate) and scenario.endswith(".toml")):
-        names = ("--engine", "--index", "--master", "--tables", "--budget")
-        for name, given in zip(names, (engine, index, master, tables, budget), strict=True):
+        names = ("--engine", "--index", "--master", "--tables", "--budget", "--until")
+        for name, given in zip(names, (engine, index, master, tables, budget, until), strict=True):
             if given is not None:
                 raise HarnessError(f"{name} is for scenarios, and {scenario} is the file of a job")
         job = document.load(scenario, set_ or ())
@@ -136,11 +144,16 @@ def run(
         overrides["spark.master"] = master
     if tables:
         overrides["table.location"] = tables
+    if budget and until:
+        raise HarnessError("--budget and --until both choose the repetitions; give one of them")
+    budget_s, half_width = parse_duration("--budget", budget), parse_share("--until", until)
     resolved = scenarios_.load(scenario, sets=set_ or (), overrides=overrides)
-    _run_scenario(resolved, parse_duration("--budget", budget), target)
+    _run_scenario(resolved, target, budget_s=budget_s, half_width=half_width)
 
 
-def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) -> None:
+def _run_scenario(
+    resolved: Scenario, target: Target, *, budget_s: float | None, half_width: float | None
+) -> None:
     # Spark's modules are loaded only when the request is known to be right.
     from keymark.harness.measure.noise_check import NoiseCheck  # noqa: PLC0415
     from keymark.harness.run import bench  # noqa: PLC0415
@@ -153,6 +166,7 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
                 scenario=resolved,
                 out=path,
                 budget_s=budget_s,
+                half_width=half_width,
                 resume=target.resume,
                 kept=kept,
                 noise=NoiseCheck(wait_s=target.when_quiet_s),
@@ -383,6 +397,16 @@ def parse_duration(option: str, text: str | None) -> float | None:
     if match is None or float(match.group(1)) == 0:
         raise HarnessError(f"{option} {text}: expected a duration like 90s, 10m or 1h")
     return float(match.group(1)) * _SECONDS[match.group(2)]
+
+
+def parse_share(option: str, text: str | None) -> float | None:
+    """The share of `10%`; HarnessError for anything that is not between 0 and 100 %."""
+    if text is None:
+        return None
+    match = _SHARE.fullmatch(text.strip())
+    if match is None or not 0 < float(match.group(1)) < 100:
+        raise HarnessError(f"{option} {text}: expected a share like 10%")
+    return float(match.group(1)) / 100
 
 
 class Shown:

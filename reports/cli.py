@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -13,7 +14,11 @@ from rich.text import Text
 
 from keymark import terminal
 from keymark.harness.store import run_folder_mirror
+from keymark.reports.errors import ReportError
+from keymark.reports.model import interval_width, projection
+from keymark.reports.model.interval_width import IntervalWidth
 from keymark.reports.publish import Published, publish
+from keymark.reports.render.format_values import digits
 from keymark.reports.render.grids import Grid
 from keymark.reports.render.text import clean
 from keymark.reports.sections.page import Report
@@ -34,13 +39,23 @@ def report(
             help="run with a larger table: the last size of tables that grow",
         ),
     ] = None,
+    widest: Annotated[
+        bool,
+        typer.Option(help="say how wide the widest interval of a headline time is; write nothing"),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="print summary.json instead of the comparison")
     ] = False,
 ) -> None:
     """Make a page, charts, tables and files out of run folders."""
+    if widest and (len(runs) > 1 or out or with_):
+        raise ReportError("--widest is about one run and writes nothing")
     target = out or (runs[0] if len(runs) == 1 else f"{runs[0].rstrip('/')}/comparison")
     paths = [run_folder_mirror.local(run) for run in runs]
+    if widest:
+        (run,) = projection.load(paths)
+        show_widest(interval_width.widest(run), as_json=as_json)
+        return
     larger = None if with_ is None else run_folder_mirror.local(with_)
     with run_folder_mirror.writing(target) as folder:
         published = publish(paths, folder, larger)
@@ -55,6 +70,17 @@ def show(published: Published, target: str, *, as_json: bool) -> None:
     console = terminal.console()
     _comparison(console, published.report)
     print(f"report: {clean(target.rstrip('/'), 4000)}/report/index.html")
+
+
+def show_widest(found: IntervalWidth | None, *, as_json: bool) -> None:
+    """Print the widest interval in a sentence, or as one JSON document (empty where none is)."""
+    if as_json:
+        print(json.dumps({} if found is None else asdict(found), allow_nan=False))
+    elif found is None:
+        print("No headline time was repeated.")
+    else:
+        width = digits(100 * found.half_width)
+        print(f"The widest interval is ±{width} % (n = {found.n}): {found.what}.")
 
 
 def _comparison(console: Console, found: Report) -> None:

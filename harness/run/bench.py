@@ -92,7 +92,6 @@ def run(request: Request, progress: Progress) -> Finished:
             folder.write_record(record)
             planned = neighbours(expand(scenario))
             with outside_entries.prepared(pool.able(planned, skipped), run_id) as cells:
-                schedule = Schedule.of(cells, scenario)
                 runner = Runner(
                     contexts=work.contexts(inputs, pool.engines, scenario),
                     steps=steps(scenario.workload),
@@ -102,12 +101,16 @@ def run(request: Request, progress: Progress) -> Finished:
                     between=_canary(request, folder),
                     earlier=past_samples(request),
                 )
-                runner.load_tables(schedule)
-                runner.take(schedule.warm_up_trials())
-                repetitions = runner.repeat(schedule, request.deadline(began))
+                repetitions = runner.measure(
+                    Schedule.of(cells, scenario),
+                    deadline=request.deadline(began),
+                    until=request.until(folder.path),
+                )
     write_counters(folder)
     failed = runner.failed | pool.broken_cells(planned)
     told = [*notes(scenario, skipped), *runner.notes, *work.notes]
+    # A run that had ended before may have more of them than this process was asked for.
+    repetitions = max(record.repetitions, repetitions)
     done = {"finished": now(), "repetitions": repetitions, "notes": told, "failed": failed}
     folder.finish(record.but(**done, ended=runner.ended))
     return Finished(folder=folder, failed=failed, ended=runner.ended, skipped=skipped)
@@ -119,8 +122,10 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
     What is built stays until it is measured, since the run may be resumed.
     """
     scenario, work = request.scenario, request.scenario.workload
-    if request.budget_s is not None:
-        raise HarnessError("--budget: how often mappings are looked up is schedule.repetitions")
+    for option, given in (("--budget", request.budget_s), ("--until", request.half_width)):
+        if given is not None:
+            said = f"{option}: how often mappings are looked up is schedule.repetitions"
+            raise HarnessError(said)
     skipped = missing(scenario.engines, scenario.indexes)
     folder, record = begin(request, skipped)
     with unmeasured_removed(folder):

@@ -51,7 +51,7 @@ def check(request: Request) -> str:
             "(table.shared_load), make loads without files (dataset.load_files=false), or write "
             "to another disk (--out)"
         )
-    past = None if request.budget_s else past_run(request)
+    past = None if request.budget_s or request.half_width else past_run(request)
     time = "" if past is None else f", about {duration(past.seconds)} as the last time"
     return f"needs about {_gigabytes(need)} of disk, {_gigabytes(free)} are free{time}"
 

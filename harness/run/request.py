@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from keymark.datasets.errors import DatasetError
@@ -17,6 +18,7 @@ from keymark.harness.redaction import redact, redact_arguments, redact_document
 from keymark.harness.run import workload
 from keymark.harness.run.runner import TrialKey, complete_trials
 from keymark.harness.run.target import RunTarget, now
+from keymark.harness.run.until import LEAST, MOST, Until, widest_of
 from keymark.harness.scenario.matrix import expand
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.store.results import Sample
@@ -40,10 +42,13 @@ class Request(RunTarget):
     Attributes:
         scenario: resolved.
         budget_s: time that chooses the number of repetitions.
+        half_width: of the widest interval, as a share of its median, below which there are enough
+            repetitions.
     """
 
     scenario: Scenario
     budget_s: float | None = None
+    half_width: float | None = None
 
     @property
     def name(self) -> str:
@@ -53,6 +58,17 @@ class Request(RunTarget):
     def deadline(self, began: float) -> float | None:
         """When a run that began at a time has used its budget up; None without a budget."""
         return None if self.budget_s is None else began + self.budget_s
+
+    def until(self, folder: Path) -> Until | None:
+        """When the run in a folder has enough repetitions; None where their number is given."""
+        if self.half_width is None:
+            return None
+        asked = self.scenario.schedule.repetitions
+        return Until(
+            half_width=self.half_width,
+            most=asked if asked > LEAST else MOST,
+            widest=lambda: widest_of(folder),
+        )
 
 
 def begin(request: Request, skipped: Mapping[str, str]) -> tuple[RunFolder, RunRecord]:
@@ -112,11 +128,18 @@ def _opened(request: Request) -> tuple[RunFolder, RunRecord]:
     )
 
 
-def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFolder, RunRecord]:
+def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder, RunRecord]:
     folder = request.resumed_folder()
     record = folder.read_record()
-    if record.scenario.document != described:
+    before, after = (_without_repetitions(each) for each in (record.scenario.document, described))
+    if before != after:
         raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")
+    planned, wanted = record.scenario.schedule.repetitions, request.scenario.schedule.repetitions
+    if wanted < planned:
+        raise RunFolderError(
+            f"{request.out} was planned with schedule.repetitions={planned}; it is resumed with as "
+            f"many or more, not with {wanted}"
+        )
     if not is_run_name(record.run_id):
         # It names the folder of the tables, which is deleted at the end.
         raise RunFolderError(f"{folder.info_file} has no run_id that can name a folder")
@@ -127,7 +150,19 @@ def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFold
     samples = folder.samples()
     done, torn = complete_trials(samples, steps), unfinished(samples)
     folder.keep_only(lambda sample: TrialKey.of_sample(sample, names) in done and not torn(sample))
-    return folder, record.but(sessions=record.sessions + 1)
+    if wanted > planned or request.half_width is not None:
+        # A report names the command that measures the same again.
+        command = redact_arguments(environment.command())
+        record = record.but(scenario=described, command=command)
+    # What had failed is taken again.
+    return folder, record.but(sessions=record.sessions + 1, failed={})
+
+
+def _without_repetitions(described: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario as run.json holds it, but for the number of repetitions."""
+    schedule = {**described.get("schedule", {})}
+    schedule.pop("repetitions", None)
+    return {**described, "schedule": schedule}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

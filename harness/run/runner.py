@@ -34,6 +34,7 @@ from keymark.harness.run.step import (
     StepResult,
 )
 from keymark.harness.run.time_left import TimeLeft, TrialKind
+from keymark.harness.run.until import LEAST, Until, percent
 from keymark.harness.scenario.matrix import Cell, Schedule, Trial, first_of
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Sample
@@ -125,6 +126,7 @@ class Runner:
     notes: list[str] = field(default_factory=list)
     _taken: set[TrialKey] = field(init=False)
     _time_left: TimeLeft = field(init=False, default_factory=TimeLeft)
+    _reached: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         """Look up what an earlier process took."""
@@ -136,6 +138,24 @@ class Runner:
     @property
     def _step_names(self) -> set[str]:
         return {name for step in self.steps for name in step.measured}
+
+    def measure(
+        self, schedule: Schedule, *, deadline: float | None = None, until: Until | None = None
+    ) -> int:
+        """Load the tables, warm up, and take the repetitions that count; how many there were.
+
+        Args:
+            schedule: of the run.
+            deadline: see `repeat`.
+            until: when there are enough repetitions; None: the schedule or the deadline says it.
+        """
+        if until is not None:
+            schedule = self._up_to_first_look(schedule, until)
+        self.load_tables(schedule)
+        self.take(schedule.warm_up_trials())
+        if until is None:
+            return self.repeat(schedule, deadline)
+        return self._repeat_until(schedule, until)
 
     def load_tables(self, schedule: Schedule) -> None:
         """Load every table, on the clock of the first cell that has it."""
@@ -230,7 +250,7 @@ class Runner:
             cell_id = trial.cell.cell_id
             if cell_id not in self._left_out and TrialKey.of(trial) not in self._taken:
                 kind = "warm-up" if trial.warmup else "repetition"
-                self._tell(f"{cell_id}: {kind} {trial.repetition + 1}")
+                self._tell(f"{cell_id}: {kind} {trial.repetition + 1}{self._reached}")
                 self.between.beat(trial.label)
                 self._time_left.begin()
                 context, steps = self.contexts[trial.cell.data], self._steps_of(trial)
@@ -265,6 +285,44 @@ class Runner:
             is_last = number == schedule.repetitions - 1
             self.take(schedule.repetition_trials(number), reads_whole=is_last)
         return schedule.repetitions
+
+    def _up_to_first_look(self, schedule: Schedule, until: Until) -> Schedule:
+        """The schedule until it is looked for the first time whether there are enough repetitions.
+
+        A run that goes on takes one more than it has before.
+        """
+        there = 1 + max(
+            (each.repetition for each in self._taken if not (each.warmup or each.is_load)),
+            default=-1,
+        )
+        first = max(LEAST, there + 1 if there else 0)
+        return replace(schedule, repetitions=min(first, max(until.most, there)))
+
+    def _repeat_until(self, schedule: Schedule, until: Until) -> int:
+        """Take repetitions until each interval is narrow; how many there were.
+
+        The intervals are looked at between repetitions, when all cells have as many. From the
+        first look on each repetition may be the last, so that tables are read whole in it.
+
+        Args:
+            schedule: up to the first look.
+            until: when there are enough.
+        """
+        count, ids = schedule.repetitions, {cell.cell_id for cell in schedule.cells}
+        for number in range(count):
+            self.take(schedule.repetition_trials(number), reads_whole=number == count - 1)
+        while (widest := until.widest()) is not None:
+            self._reached = f"; the widest interval is {percent(widest.half_width)}"
+            is_over = count >= until.most or self.failed.keys() >= ids
+            if is_over or widest.half_width < until.half_width:
+                self.notes.append(until.outcome(widest, count))
+                break
+            self.progress.plan(replace(schedule, repetitions=count + 1).size)
+            trials = schedule.repetition_trials(count)
+            self._plan(trials)
+            self.take(trials, reads_whole=True)
+            count += 1
+        return count
 
     def _plan(self, trials: Iterable[Trial], loads: Iterable[Trial] = ()) -> None:
         """Note what is ahead: the loads, and those of the trials that no earlier process took."""

@@ -100,6 +100,11 @@ class WorkloadRecord(Recorded):
         """Keys that a lookup asks for."""
         return self.lookup_present + self.lookup_absent
 
+    @property
+    def loads(self) -> frozenset[str]:
+        """Steps that load or build a table, and so are of no repetition."""
+        return frozenset({"bulk_insert", "build", *([] if self.build_index else ["build_index"])})
+
 
 class ScheduleRecord(Recorded):
     """How often everything was planned to be measured."""

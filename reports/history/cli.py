@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +17,10 @@ from keymark import terminal
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import history_chart, said
+from keymark.reports.history.headline_chart import headline_charts, lettering
+from keymark.reports.history.headlines import WorkHistory, read_all
 from keymark.reports.history.series import History, read
+from keymark.reports.published.check import folders
 from keymark.reports.render.charts import Lettering
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import amount
@@ -27,7 +32,10 @@ _LONGEST_TABLE = 40
 def history(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN RUN...", help="run folders or summaries, in order; or URLs"),
+        typer.Argument(
+            metavar="RUN RUN...|DIR",
+            help="run folders or summaries, in order, or URLs; or a folder of published runs",
+        ),
     ],
     out: Annotated[
         str | None, typer.Option(help="folder to write to; default history beside the last run")
@@ -35,27 +43,100 @@ def history(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Find where numbers changed over many runs, and draw them."""
-    found = read([run_folder_mirror.local(run) for run in runs])
+    """Find where numbers changed over many runs, and draw them.
+
+    Of a folder of runs of any scenarios, such as results, each headline is drawn over the runs of
+    the same work on the same machine.
+    """
     target = out or run_folder_mirror.beside(runs[-1], "history")
+    if len(runs) == 1 and not run_folder_mirror.is_url(runs[0]) and _is_folder_of_runs(runs[0]):
+        _history_of_all(Path(runs[0]), target, as_json=as_json)
+        return
+    found = read([run_folder_mirror.local(run) for run in runs])
     document = answer(found)
-    with run_folder_mirror.writing(target) as folder:
-        try:
-            make_folder(folder, folder)
-            drawing = history_chart(found)
-            runs_named = f"{clean(found.runs[0])} to {clean(found.runs[-1])}"
-            lettering = Lettering(subtitle=f"{len(found.runs):,} runs: {runs_named}")
-            svg, png = drawing.alone(lettering)
-            write(folder / "history.svg", svg)
-            write(folder / "history.png", png)
-            write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
-            write(folder / "history.md", page(found))
-        except OSError as error:
-            raise ReportError(f"{clean(folder)} cannot be written: {error.strerror}") from error
+    with run_folder_mirror.writing(target) as folder, _naming(folder):
+        drawing = history_chart(found)
+        runs_named = f"{clean(found.runs[0])} to {clean(found.runs[-1])}"
+        svg, png = drawing.alone(Lettering(subtitle=f"{len(found.runs):,} runs: {runs_named}"))
+        write(folder / "history.svg", svg)
+        write(folder / "history.png", png)
+        write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+        write(folder / "history.md", page(found))
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
         show(found, target)
+
+
+def _is_folder_of_runs(name: str) -> bool:
+    return Path(name).is_dir() and not (Path(name) / "run.json").exists()
+
+
+def _history_of_all(path: Path, target: str, *, as_json: bool) -> None:
+    """The history of each headline of all runs below a folder."""
+    works = read_all(folders(path))
+    document = {"works": [_work(each) for each in works]}
+    with run_folder_mirror.writing(target) as folder, _naming(folder):
+        for work, charts in headline_charts(works):
+            for _, drawn in charts:
+                svg, png = drawn.drawing.alone(lettering(work))
+                write(folder / f"{drawn.key}.svg", svg)
+                write(folder / f"{drawn.key}.png", png)
+        write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+        write(folder / "history.md", _page_of_all(works))
+    if as_json:
+        print(json.dumps(document, indent=2, allow_nan=False))
+        return
+    console = terminal.console()
+    for each in works:
+        console.print(Text(_words(each)))
+        for headline in each.headlines:
+            console.print(Text(f"  {headline.title}: {headline.finding}"))
+            for row in _rows(headline.history):
+                console.print(Text(f"    {' | '.join(row)}"))
+    print(f"charts: {clean(target.rstrip('/'))}/history.md")
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Make the folder to write to; a failure is one line that names it."""
+    try:
+        make_folder(folder, folder)
+        yield
+    except OSError as error:
+        raise ReportError(f"{clean(folder)} cannot be written: {error.strerror}") from error
+
+
+def _words(work: WorkHistory) -> str:
+    """A work in a line: how often it was measured, and where."""
+    many = len(work.runs)
+    alone = "; a history needs two" if many == 1 else ""
+    return f"{work.scenario}: {many} run{'s' if many > 1 else ''} on {work.machine}{alone}"
+
+
+def _work(work: WorkHistory) -> dict[str, Any]:
+    return {
+        "scenario": work.scenario,
+        "machine": work.machine,
+        "runs": list(work.runs),
+        "headlines": [
+            {"measure": clean(each.key), "finding": each.finding, **answer(each.history)}
+            for each in work.headlines
+        ],
+    }
+
+
+def _page_of_all(works: Sequence[WorkHistory]) -> str:
+    """The histories of all headlines as Markdown."""
+    lines = [f"# {sum(len(each.runs) for each in works)} runs", ""]
+    for work, charts in headline_charts(works):
+        lines += [f"## {markdown(_words(work))}", ""]
+        for headline, drawn in charts:
+            lines += [f"**{markdown(headline.title)}.** {headline.finding}", ""]
+            lines += [f"- {' | '.join(map(markdown, row))}" for row in _rows(headline.history)]
+            lines += ["", f"![{markdown(drawn.title)}]({drawn.key}.svg)", ""]
+    lines += [f"- {markdown(_words(each))}" for each in works if not each.headlines]
+    return "\n".join([*lines, ""])
 
 
 def answer(found: History) -> dict[str, Any]:

@@ -90,12 +90,7 @@ def read(paths: Sequence[Path]) -> History:
     found = [run_numbers.load(path) for path in paths]
     first = found[0]
     for other in found[1:]:
-        differ = [
-            key
-            for key, value in first.work.items()
-            if other.work.get(key, value) != value and not key.startswith(("table.", "job."))
-        ]
-        if differ:
+        if differ := differing_work(first.work, other.work):
             raise ReportError(
                 f"{other.name} did other work than {first.name}: {', '.join(differ[:5])}"
             )
@@ -107,7 +102,7 @@ def read(paths: Sequence[Path]) -> History:
             units[key] = measured.unit
     foreign = frozenset().union(*(side.foreign for side in found))
     series = [
-        _series(key, units[key], values, native=key.cell not in foreign)
+        number_history(key, units[key], values, native=key.cell not in foreign)
         for key, values in numbers.items()
         if len(values) > 1 and key.metric in METRICS
     ]
@@ -148,7 +143,26 @@ def _begins(numbers: Mapping[Key, Mapping[int, float]]) -> Iterator[Begin]:
         yield Begin(run=scan, step=_SCAN, words=words)
 
 
-def _series(key: Key, unit: str, values: dict[int, float], *, native: bool) -> NumberHistory:
+def differing_work(first: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """Keys of scenarios in which the work of two runs differs; tables and jobs may be others."""
+    return [
+        key
+        for key, value in first.items()
+        if other.get(key, value) != value and not key.startswith(("table.", "job."))
+    ]
+
+
+def number_history(
+    key: Key, unit: str, values: Mapping[int, float], *, native: bool
+) -> NumberHistory:
+    """One number with its changes.
+
+    Args:
+        key: which number; its metric is one of `METRICS`.
+        unit: base unit.
+        values: its medians by the place of the run, in order.
+        native: whether its engine is Keymark's own.
+    """
     demand = Policy().demand(key, native=native)
     numbers = tuple(values.values())
     if demand.kind is Kind.COUNTER and demand.level is Level.REQUIRED:

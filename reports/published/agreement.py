@@ -1,21 +1,20 @@
 """Whether a run that was repeated says the same as the first one: ratios and counters.
 
-Times of two machines are not compared, ratios are: of each index to the first one of its engine,
-and of the candidate of a job to its base. Two ratios agree where their intervals overlap, or where
-their medians differ by less than the noise of both machines together. Counters are compared as the
-gate compares them: counts must be equal, and bytes may differ by what unchanged code shows.
+Times of two machines are not compared, ratios are: those of `cell_pairs`, within an engine and
+across engines. Two ratios agree where their intervals overlap, or where their medians differ by
+less than the noise of both machines together. Counters are compared as the gate compares them:
+counts must be equal, and bytes may differ by what unchanged code shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from keymark.harness.store.beats import noise_share
 from keymark.harness.store.units import Unit
-from keymark.indexes.spec import UNKNOWN
 from keymark.reports.errors import ReportError
 from keymark.reports.gate import render, run_numbers
 from keymark.reports.gate.compare import Finding, compare
@@ -23,8 +22,9 @@ from keymark.reports.gate.policy import Kind, Policy
 from keymark.reports.gate.run_numbers import RunNumbers
 from keymark.reports.gate.verdicts import Verdict
 from keymark.reports.model import projection, tables
+from keymark.reports.model.cell_pairs import cell_pairs
 from keymark.reports.model.data_points import words_of
-from keymark.reports.model.projection import CellView, Run
+from keymark.reports.model.projection import Run
 from keymark.reports.render.format_values import digits, times
 from keymark.reports.render.text import clean
 from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, paired_ratio
@@ -120,18 +120,22 @@ class Agreement:
         counted = [f"{render.place(each)}: {_counted(each)}" for each in self.counters]
         return [*(each.sentence() for each in self.differing), *counted]
 
-    def finding(self) -> str:
-        """The answer in a sentence."""
+    def finding(self, subject: str = "The run") -> str:
+        """The answer in a sentence.
+
+        Args:
+            subject: what the run that repeats is called.
+        """
         noise = " and ".join(f"{digits(100 * share)} %" for share in self.noises)
         on = f"machines with a noise of {noise}"
         if self.agrees:
             few = f"; {self.undecided} more ratios have too few repetitions" * bool(self.undecided)
             counted = f"{len(self.ratios)} ratios and {self.compared} counters"
-            return f"The run agrees with {self.published} in all of {counted}, on {on}{few}."
+            return f"{subject} agrees with {self.published} in all of {counted}, on {on}{few}."
         of = f"{len(self.differing)} of {len(self.ratios)} ratios"
         counted = f"{len(self.counters)} of {self.compared} counters"
         first = "; ".join(self.sentences()[:_NAMED])
-        return f"The run disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
+        return f"{subject} disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
 
 
 def agreement(published: Path, repeated: Path) -> Agreement:
@@ -187,36 +191,25 @@ def document(found: Agreement) -> dict[str, Any]:
 
 def _ratios(first: Run, second: Run, noise: float) -> Iterator[RatioPair]:
     there = {cell.cell: cell for cell in second.cells if cell.verified}
-    for cells in _groups([cell for cell in first.cells if cell.verified and cell.cell in there]):
-        base, *others = cells
+    both = [cell for cell in first.cells if cell.verified and cell.cell in there]
+    for base, other in cell_pairs(both):
         data = f" on {words_of(base.data)}" if words_of(base.data) else ""
-        for column in tables.headline(cells).columns:
+        for column in tables.headline([base, other]).columns:
             measure = column.measure
             if measure.unit != Unit.SECONDS:
                 continue
-            for other in others:
-                pair = [
-                    paired_ratio(measure.values(one), measure.values(two))[0]
-                    for one, two in ((base, other), (there[base.cell], there[other.cell]))
-                ]
-                if pair[0] is not None and pair[1] is not None:
-                    yield RatioPair(
-                        what=f"{measure.what}{data}",
-                        of=clean(other.cell, 80),
-                        to=clean(base.cell, 80),
-                        published=pair[0],
-                        repeated=pair[1],
-                        noise=noise,
-                    )
-
-
-def _groups(cells: Sequence[CellView]) -> list[list[CellView]]:
-    """Cells that are compared with the first of them: of one engine, or sides of one job."""
-    found: dict[object, list[CellView]] = {}
-    for cell in cells:
-        engine = "" if cell.spec is UNKNOWN else cell.engine
-        found.setdefault((engine, cell.data), []).append(cell)
-    return list(found.values())
+            published = paired_ratio(measure.values(base), measure.values(other))[0]
+            again = [measure.values(there[cell.cell]) for cell in (base, other)]
+            repeated = paired_ratio(*again)[0]
+            if published is not None and repeated is not None:
+                yield RatioPair(
+                    what=f"{measure.what}{data}",
+                    of=clean(other.cell, 80),
+                    to=clean(base.cell, 80),
+                    published=published,
+                    repeated=repeated,
+                    noise=noise,
+                )
 
 
 def _ratio(pair: RatioPair) -> dict[str, Any]:

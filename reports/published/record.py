@@ -15,7 +15,9 @@ from keymark.reports.render.text import without_folders
 
 _VERSIONS = ("keymark", "python")
 _REVISION = re.compile(r"[0-9a-f]{12}")
-_TOLD = ("system", "release", "architecture", "processor", "cores", "memory_bytes")
+_TOLD = ("system", "release", "architecture", "processor", "cores", "memory_bytes", "disk")
+_DISK_TOLD = datetime(2026, 11, 26, tzinfo=UTC)
+"""Runs that began before it did not ask the system for the disk."""
 _PAGE = 4096
 # Options of Spark that say what a secret is called, and so look like some.
 _DEFINES = "spark.redaction."
@@ -34,7 +36,7 @@ def record_findings(run: PublishedRun) -> Iterator[Finding]:
     if record.repetitions < 1:
         yield _wrong("repetitions", "is not the number that was taken of each cell")
     yield from _versions(record)
-    yield from _machine(record.machine)
+    yield from _machine(record.machine, began)
     yield from _texts(run.document, "")
 
 
@@ -71,10 +73,14 @@ def _versions(record: RunRecord) -> Iterator[Finding]:
         yield _wrong("versions.revision", "is no commit of 12 letters")
 
 
-def _machine(machine: MachineRecord) -> Iterator[Finding]:
+def _machine(machine: MachineRecord, began: datetime | None) -> Iterator[Finding]:
+    is_old = began is not None and began < _DISK_TOLD
     for name in _TOLD:
-        if not getattr(machine, name):
+        if not getattr(machine, name) and not (is_old and name == "disk"):
             yield _wrong(f"machine.{name}", "is not there; every system tells it")
+    size = machine.disk.get("bytes", 0)
+    if machine.disk and not (type(size) is int and size > 0):
+        yield _wrong("machine.disk.bytes", "is not the size of a disk")
     if machine.cores < 0 or machine.memory_bytes % _PAGE or machine.memory_bytes < 0:
         said = "are not what a system tells: whole cores, whole pages of memory"
         yield _wrong("machine.cores, machine.memory_bytes", said)

@@ -17,8 +17,7 @@ from keymark.harness.store.units import METRICS, Unit
 from keymark.indexes import installed
 from keymark.reports.published.run import INFO, SAMPLES, Finding, PublishedRun, in_file, in_line
 
-_LOADS = ("bulk_insert", "build")
-_BUILD_INDEX, _DELETE, _SPREAD, _UPSERT = "build_index", "delete", "spread", "upsert"
+_DELETE, _SPREAD, _UPSERT = "delete", "spread", "upsert"
 _POINT_QUERY, _POINT_QUERY_SPARK = "point_query", "point_query_spark"
 
 
@@ -161,7 +160,6 @@ def _missing_of(
 ) -> Iterator[Finding]:
     """What a cell lacks, or has beyond the repetitions; `queries` are its point queries."""
     plan = record.scenario.workload
-    loads = {*_LOADS, *([] if plan.build_index else [_BUILD_INDEX])}
     once = {_SPREAD, *([_DELETE] if plan.delete == "once" else [])}
     there: dict[str, set[int]] = defaultdict(set)
     for taken in counted:
@@ -174,7 +172,7 @@ def _missing_of(
         if step in once:
             # It may have been ended, and what comes after it left out.
             wanted = {0} & there.get(step, set())
-        elif step in loads:
+        elif step in plan.loads:
             wanted = set(range(record.scenario.schedule.loads))
         else:
             wanted = set(range(record.repetitions))

@@ -15,15 +15,19 @@ from markupsafe import Markup
 
 from keymark.indexes import installed
 from keymark.reports.errors import ReportError
+from keymark.reports.history.headline_chart import headline_charts, lettering
+from keymark.reports.history.headlines import HeadlineHistory, WorkHistory, read_all
 from keymark.reports.published.check import Checked, check
 from keymark.reports.render.charts import Lettering
+from keymark.reports.render.figures import Chart
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.text import clean
 from keymark.reports.sections import page
+from keymark.reports.site.comparisons import comparisons
 from keymark.reports.site.feeds import CSV, PARQUET, write_feeds
 from keymark.reports.site.model import PAGES, QUESTIONS, Question, RunEntry, Shown
 from keymark.reports.site.overview import index_maps
-from keymark.reports.site.runs import publish_run
+from keymark.reports.site.runs import RunSource, publish_run
 
 _MARK = ".keymark-site"
 # Of the pictures of one page; what else is on it takes less than the rest.
@@ -73,7 +77,7 @@ def build(results: Path, out: Path) -> Site:
     try:
         _empty(out)
         entries = _write_runs(out, right)
-        _write_pages(out, entries)
+        _write_pages(out, entries, read_all([each.path for each in right]))
     except OSError as error:
         where = clean(error.filename or out)
         raise ReportError(f"{where} cannot be written: {error.strerror}") from error
@@ -101,27 +105,34 @@ def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
 
     Drawing takes most of the time, so each core draws a run at a time.
     """
-    work = [(out, each.path, each.provenance, place) for place, each in enumerate(right)]
+    compared = comparisons(right)
+    work = [
+        RunSource(
+            path=each.path,
+            provenance=each.provenance,
+            place=place,
+            compared=compared.get(each.path.resolve().name, ()),
+        )
+        for place, each in enumerate(right)
+    ]
     workers = min(len(work), os.cpu_count() or 1)
     if workers > 1:
         # A fork would share the threads of Arrow and numpy.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            entries = list(pool.map(publish_run, *zip(*work, strict=True)))
+            entries = list(pool.map(publish_run, [out] * len(work), work))
     else:
-        entries = [publish_run(*each) for each in work]
+        entries = [publish_run(out, each) for each in work]
     write_feeds(out, [out / "runs" / each.run_id for each in entries])
     newest = sorted(entries, key=lambda entry: entry.started, reverse=True)
     return sorted(newest, key=lambda entry: not entry.is_ours)
 
 
-def _write_pages(out: Path, entries: Sequence[RunEntry]) -> None:
+def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHistory]) -> None:
     maps = index_maps(entries)
     make_folder(out / "charts", out)
     for each in maps:
         runs = ", ".join(clean(name, 80) for name in each.runs)
-        svg, png = each.chart.drawing.alone(Lettering(source=f"Source: Keymark, runs {runs}"))
-        write(out / "charts" / f"{each.chart.key}.svg", svg)
-        write(out / "charts" / f"{each.chart.key}.png", png)
+        _write_chart(out, each.chart, Lettering(source=f"Source: Keymark, runs {runs}"))
     shared: dict[str, Any] = {"pages": PAGES, "up": "", "css": page.style()}
     shared |= {"color": installed.color_of, "entries": entries, "feeds": (CSV, PARQUET)}
     answers = [(question, _answers(question, entries)) for question in QUESTIONS]
@@ -137,8 +148,35 @@ def _write_pages(out: Path, entries: Sequence[RunEntry]) -> None:
         made = page.template("site_question.html.j2")
         here = f"{question.key}.html"
         write(out / here, made.render(**shared, here=here, question=question, answers=found))
+    history = page.template("site_history.html.j2")
+    drawn, alone = _drawn(out, works), [each for each in works if not each.headlines]
+    text = history.render(**shared, here="history.html", works=drawn, alone=alone)
+    write(out / "history.html", text)
     method = page.template("site_method.html.j2").render(**shared, here="method.html")
     write(out / "method.html", method)
+
+
+def _write_chart(out: Path, chart: Chart, lettering: Lettering) -> None:
+    svg, png = chart.drawing.alone(lettering)
+    write(out / "charts" / f"{chart.key}.svg", svg)
+    write(out / "charts" / f"{chart.key}.png", png)
+
+
+def _drawn(
+    out: Path, works: Sequence[WorkHistory]
+) -> list[tuple[WorkHistory, list[tuple[HeadlineHistory, Chart, Markup]]]]:
+    """The charts of each work that was repeated; pictures as long as the page may hold them."""
+    made, size = [], 0
+    for work, charts in headline_charts(works):
+        shown = []
+        for headline, chart in charts:
+            _write_chart(out, chart, lettering(work))
+            inline = chart.inline()
+            size += len(inline.encode())
+            picture = Markup(inline if size <= _MOST_PICTURES else "")  # noqa: S704 - our own
+            shown.append((headline, chart, picture))
+        made.append((work, shown))
+    return made
 
 
 def _answers(question: Question, entries: Sequence[RunEntry]) -> list[Answered]:

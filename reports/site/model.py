@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from keymark.reports.render.grids import Grid
+from keymark.reports.site.comparisons import Comparison
 
 MOST_BYTES = 1_000_000
 """Of one page."""
@@ -88,10 +89,16 @@ QUESTIONS = (
         about="The same index on the same data in both, as ratios within each repetition.",
     ),
     Question(
+        key="formats",
+        name="Formats",
+        title="Which table format answers which question best?",
+        about="Hudi, Delta and Iceberg on the same rows, batches and reads.",
+    ),
+    Question(
         key="releases",
         name="Releases",
         title="What changed between releases of Apache Hudi?",
-        about="Counters come first: they repeat whatever the machine does.",
+        about="The same index on the same data in several releases, as multiples of the first one.",
     ),
     Question(
         key="model",
@@ -187,6 +194,7 @@ class RunEntry:
         noise: of the machine.
         shown: what it says to each question, by key.
         spots: who was fastest where.
+        compared: the run beside each one that repeats it, or that it repeats.
     """
 
     run_id: str
@@ -201,6 +209,12 @@ class RunEntry:
     noise: str
     shown: Mapping[str, Sequence[Shown]]
     spots: Sequence[Spot]
+    compared: Sequence[Comparison]
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether a run that repeats it, or that it repeats, disagrees."""
+        return any(each.agrees is False for each in self.compared)
 
     @property
     def href(self) -> str:
@@ -219,6 +233,7 @@ class Link:
 PAGES = (
     Link(href="index.html", title="Overview"),
     *(Link(href=f"{each.key}.html", title=each.name) for each in QUESTIONS),
+    Link(href="history.html", title="History"),
     Link(href="method.html", title="Method"),
 )
 """The pages of the site, beside those of runs."""

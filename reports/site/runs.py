@@ -3,98 +3,134 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from keymark.reports.errors import ReportError
 from keymark.reports.model import facts, projection
 from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import Run
 from keymark.reports.model.which_index import FEWEST
 from keymark.reports.model.winners import MAPPED, Winner, winners
-from keymark.reports.plan import calibration, score
-from keymark.reports.plan import render as plan_render
 from keymark.reports.published.provenance import Provenance
 from keymark.reports.render import export
 from keymark.reports.render.figures import Chart
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import digits, times
-from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.prose import Answer
-from keymark.reports.render.text import NOTHING, clean, listed
+from keymark.reports.render.text import clean, listed
 from keymark.reports.sections import page
 from keymark.reports.sections.page import Report
-from keymark.reports.site.claims import claims_of
+from keymark.reports.site.comparisons import Comparison
 from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, RunEntry, Shown, Spot
+from keymark.reports.site.question_charts import question_charts
 
 _UP = "../../"
 _LOOKUP = "lookup"
 
 
-def publish_run(out: Path, path: Path, provenance: Provenance, place: int) -> RunEntry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSource:
+    """A run that gets a page.
+
+    Attributes:
+        path: the run folder.
+        provenance: whose run it is.
+        place: of the run among those of the site.
+        compared: the run beside each one that repeats it, or that it repeats.
+    """
+
+    path: Path
+    provenance: Provenance
+    place: int
+    compared: Sequence[Comparison]
+
+
+def publish_run(out: Path, source: RunSource) -> RunEntry:
     """Write the page and the files of a run into the site; what it says to the other pages.
 
     Args:
         out: the folder of the site.
-        path: the run folder.
-        provenance: whose run it is.
-        place: of the run among those of the site.
+        source: the run.
 
     Raises:
         ReportError: the run cannot be read.
         OSError: a file cannot be written.
     """
-    (run,) = projection.load([path])
-    report = page.build([run])
-    entry = _entry(run, report, provenance, place)
-    _write(out, run, report, entry)
+    (run,) = projection.load([source.path])
+    drawn = _DrawnRun(run=run, report=page.build([run]), own=tuple(question_charts(run)))
+    entry = _entry(drawn, source)
+    _write(out, drawn, entry)
     return entry
 
 
-def _entry(run: Run, report: Report, provenance: Provenance, place: int) -> RunEntry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DrawnRun:
+    """A run with all that is drawn of it.
+
+    Attributes:
+        run: the run.
+        report: its report.
+        own: charts of the site's own: key of the question, chart, what it shows.
+    """
+
+    run: Run
+    report: Report
+    own: Sequence[tuple[str, Chart, str]]
+
+    @property
+    def charts(self) -> list[Chart]:
+        """All charts that have files."""
+        owned = [each for _, found in page.owned_charts(self.report) for each in found]
+        return [*self.report.charts, *owned, *(chart for _, chart, _ in self.own)]
+
+
+def _entry(drawn: _DrawnRun, source: RunSource) -> RunEntry:
     """What a run says; its charts are named by its place, since a page has those of several."""
+    run, report = drawn.run, drawn.report
     (part,) = report.runs
     return RunEntry(
         run_id=run.run_id,
         started=clean(run.record.started[:10]),
         scenario=clean(run.record.scenario.name or "", 80),
         machine=facts.lettering([run]).subtitle,
-        label=provenance.label,
-        is_ours=provenance.origin == "maintainers",
+        label=source.provenance.label,
+        is_ours=source.provenance.origin == "maintainers",
         verified=report.verified,
         ended=len(report.ended),
         sentence=part.headline.sentence if part.headline else "No cell gave a verified result.",
         noise=part.headline.noise if part.headline else "",
-        shown=_shown(run, report, place),
+        shown=_shown(drawn, source.place),
         spots=_spots(run),
+        compared=source.compared,
     )
 
 
-def _write(out: Path, run: Run, report: Report, entry: RunEntry) -> None:
+def _write(out: Path, drawn: _DrawnRun, entry: RunEntry) -> None:
+    run = drawn.run
     folder = out / "runs" / run.run_id
     make_folder(folder / "charts", out)
     lettering = facts.lettering([run])
     lettering = replace(lettering, source=f"{lettering.source}; {entry.label}")
-    for chart in _charts(report):
+    for chart in drawn.charts:
         svg, png = chart.drawing.alone(lettering)
         write(folder / "charts" / f"{chart.key}.svg", svg)
         write(folder / "charts" / f"{chart.key}.png", png)
     samples = export.samples_csv([run])
     write(folder / "samples.csv", samples)
-    write(folder / "index.html", _page(run, report, entry, samples))
+    write(folder / "index.html", _page(drawn, entry, samples))
 
 
-def _page(run: Run, report: Report, entry: RunEntry, samples: str) -> str:
+def _page(drawn: _DrawnRun, entry: RunEntry, samples: str) -> str:
     """The page, with as much on it as it may hold: samples, then pictures are left to files."""
-    drawn = {each.file: each.inline for found in entry.shown.values() for each in found}
+    run = drawn.run
+    pictures = {each.file: each.inline for found in entry.shown.values() for each in found}
 
     def picture(chart: Chart) -> str:
         file = _file(run, chart)
-        if file not in drawn:
-            drawn[file] = chart.inline()
-        return drawn[file]
+        if file not in pictures:
+            pictures[file] = chart.inline()
+        return pictures[file]
 
     def link(chart: Chart) -> str:
         return f'<p><a href="charts/{chart.key}.svg">The chart as a picture</a></p>'
@@ -106,73 +142,34 @@ def _page(run: Run, report: Report, entry: RunEntry, samples: str) -> str:
         "pages": PAGES,
         "entry": entry,
         "revision": clean(run.record.versions.get("revision", ""), 40),
-        "files": [(chart.key, chart.title) for chart in _charts(report)],
+        "files": [(chart.key, chart.title) for chart in drawn.charts],
         "digest": [(clean(name), clean(told)) for name, told in run.record.digest.items()],
     }
     text = ""
     for told, shown in ((samples, picture), ("", picture), ("", link)):
-        text = made.render(**page.shown(report, shown), **values, samples=told)
+        text = made.render(**page.shown(drawn.report, shown), **values, samples=told)
         if len(text.encode()) <= MOST_BYTES:
             break
     return text
-
-
-def _charts(report: Report) -> list[Chart]:
-    return [*report.charts, *(each for _, found in page.owned_charts(report) for each in found)]
 
 
 def _file(run: Run, chart: Chart) -> str:
     return f"runs/{run.run_id}/charts/{chart.key}"
 
 
-def _shown(run: Run, report: Report, place: int) -> dict[str, list[Shown]]:
+def _shown(drawn: _DrawnRun, place: int) -> dict[str, list[Shown]]:
     """What a run has to say, by the key of the question."""
     found: dict[str, list[Shown]] = {}
-    for question, chart, sentence in _charts_of_questions(report):
+    for question, chart, sentence in (*_charts_of_questions(drawn.report), *drawn.own):
         one = Shown(
             title=chart.title,
             sentence=sentence,
             grid=chart.grid,
             inline=chart.inline(f"run{place}-{chart.key}"),
-            file=_file(run, chart),
+            file=_file(drawn.run, chart),
         )
         found.setdefault(question, []).append(one)
-    for released in report.releases:
-        found["releases"] = [
-            Shown(title=grid.caption, sentence=_first(findings), grid=grid)
-            for grid, findings in released.tables
-        ]
-    beside = {"published": claims_of(run), "planner": _scored(run)}
-    return found | {key: [each] for key, each in beside.items() if each is not None}
-
-
-def _scored(run: Run) -> Shown | None:
-    """The planner's predictions beside a run; None where there is nothing that it predicts."""
-    known = calibration.load()
-    try:
-        made = score.score(known, [run])
-    except ReportError:
-        return None
-    if not made.off:
-        return None
-    (_, *heads), rows = plan_render.score_table(made)
-    typical = median(each.error for each in made.off)
-    worst = max(each.worst for each in made.off)
-    told = f"Half of {len(rows)} kinds of prediction are off by at most {typical:.0%}"
-    more = [line[0].upper() + line[1:] for line in plan_render.score_lines(made)[1:]]
-    entries = [
-        Row(
-            label=f"{name}, {index}",
-            index=index,
-            entries=tuple(Entry(value=text or NOTHING) for text in texts),
-        )
-        for name, index, *texts in rows
-    ]
-    return Shown(
-        title="Errors of the planner's predictions",
-        sentence=". ".join([f"{told}, the worst by {worst:.0%}", *more]) + ".",
-        grid=Grid(caption="Errors of predictions", heads=tuple(heads[1:]), rows=tuple(entries)),
-    )
+    return found
 
 
 def _charts_of_questions(report: Report) -> Iterator[tuple[str, Chart, str]]:

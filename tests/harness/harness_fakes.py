@@ -341,7 +341,7 @@ class Taker:
     between: object = field(default_factory=Still)
     earlier: object = ()
 
-    def run(self, cells, budget_s=None) -> Taken:
+    def run(self, cells, budget_s=None, until=None) -> Taken:
         deadline = None if budget_s is None else self.tools.clock() + budget_s
         runner = Runner(
             contexts=dict.fromkeys(self.resolved.dataset.points, self.tools),
@@ -353,9 +353,7 @@ class Taker:
             earlier=self.earlier,
         )
         schedule = Schedule.of(cells, self.resolved)
-        runner.load_tables(schedule)
-        runner.take(schedule.warm_up_trials())
-        repetitions = runner.repeat(schedule, deadline)
+        repetitions = runner.measure(schedule, deadline=deadline, until=until)
         return Taken(runner.failed, runner.ended, runner.notes, repetitions)
 
 

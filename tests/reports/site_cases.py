@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 from synthetic_matrix import matrix
-from synthetic_published import RUN_ID
+from synthetic_published import RUN_ID, repeated, slower_tag
 from synthetic_runs import INFO, beats, quickstart, sample, write_run
 from test_engines_part import BOTH
 from test_engines_part import run_of as engines_of
+from test_formats_part import WRITES
+from test_formats_part import run_of as formats_of
 from test_model_part import lookups, noisy
 from test_publish import HOSTILE
 
@@ -28,7 +32,9 @@ def unchecked(path: Path) -> list[Checked]:
         Checked(
             path=each,
             provenance=Provenance.model_validate(
-                {"from": "contributed", "by": "A. Stranger", "repeated": "x"} if not place else {}
+                {"from": "contributed", "by": "A. Stranger", "repeated": "again"}
+                if not place
+                else {}
             ),
             findings=(),
         )
@@ -39,6 +45,8 @@ def unchecked(path: Path) -> list[Checked]:
 def runs_of_all_kinds(results: Path, original: Path) -> None:
     """Run folders with every section, failed cells and hostile names."""
     shutil.copytree(original, results / RUN_ID)
+    again = repeated(results.with_name("repeated"), slower_tag, run_id="again")
+    shutil.copytree(again, results / "again")
     quickstart(results / "first", run_id="first", repetitions=6)
     beats(results / "first", STEADY)
     grown = matrix(results / "m1")
@@ -46,6 +54,7 @@ def runs_of_all_kinds(results: Path, original: Path) -> None:
     model = lookups(wall=noisy, repetitions=2, run_id="model")
     write_run(results / "model", model, {"run_id": "model"})
     engines_of(results / "r1", BOTH)
+    formats_of(results / "formats", WRITES, run_id="formats")
     hostile = {"run_id": "hostile", "cell": HOSTILE, "engine": HOSTILE, "index": HOSTILE}
     taken = [sample(**hostile, step=step, round=1) for step in ("lookup", "upsert_1", HOSTILE)]
     scenario = INFO["scenario"] | {"name": HOSTILE}
@@ -57,3 +66,37 @@ def site_of_all_kinds(work: Path, original: Path, monkeypatch) -> build.Site:
     runs_of_all_kinds(work / "results", original)
     monkeypatch.setattr(build, "check", unchecked)
     return build.build(work / "results", work / "public")
+
+
+class Page(HTMLParser):
+    """The tags of a page, with their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def of(self, name):
+        return [attrs for tag, attrs in self.tags if tag == name]
+
+    @property
+    def ids(self):
+        return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
+
+
+def broken_links(out: Path) -> list[str]:
+    """Links of a site's pages that leave it, or lead to no file or no anchor."""
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in out.resolve().rglob("*.html")}
+    broken = []
+    for path, page in pages.items():
+        for link in (attrs["href"] for attrs in page.of("a")):
+            target, _, anchor = link.partition("#")
+            other = (path.parent / unquote(target)).resolve() if target else path
+            is_anchor = not anchor or (other in pages and anchor in pages[other].ids)
+            if ":" in target or not other.is_file() or not is_anchor:
+                broken.append(f"{path.relative_to(out.resolve())}: {link}")
+    return broken

@@ -110,6 +110,28 @@ def published(path: Path) -> Path:
     return made.path
 
 
+def repeated(path: Path, change=lambda sample: sample, run_id: str = RUN_ID, **record) -> Path:
+    """Another run of the same on a machine a third as fast; its samples went through `change`."""
+    source = RunFolder.open(run_folder(path / "source"))
+    folder, draw = RunFolder.create(path / "again"), random.Random(9)
+    for each in source.samples():
+        slower = each.metric in ("wall_s", "cpu_s")
+        value = each.value * 3 * draw.uniform(0.97, 1.03) if slower else each.value
+        folder.append([change(replace(each, value=value, run_id=run_id))])
+    folder.write_stages(source.stages())
+    for beat in source.beats():
+        folder.append_beat(beat)
+    document = {**source.read_record().document, "run_id": run_id, **record}
+    folder.finish(RunRecord.model_validate(document))
+    return folder.path
+
+
+def slower_tag(each: Sample) -> Sample:
+    """The upsert of the index `record` takes twice as long."""
+    hit = (each.step, each.index) == ("upsert_1", "record") and each.metric == "wall_s"
+    return replace(each, value=each.value * 2) if hit else each
+
+
 def _load(cell: str, draw: random.Random) -> _Step:
     values = {
         ("write", "bytes_written"): 9_000_000, ("index", "bytes_written"): 0,

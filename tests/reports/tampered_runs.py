@@ -189,6 +189,9 @@ TAMPERED = {
     "more memory": (machine(memory_bytes=64 << 30), None),
     "another processor": (machine(processor="a faster CPU"), None),
     "no processor": (machine(processor=""), "machine.processor: is not there"),
+    "no disk": (machine(disk={}), "machine.disk: is not there"),
+    "a disk without a size": (machine(disk={"file_system": "ext4"}), "machine.disk.bytes: is not"),
+    "another disk": (machine(disk={"bytes": 1 << 30, "model": "a faster disk"}), None),
     "another kernel": (machine(release="6.9.9"), None),
     "a public type": (machine(instance="m9.large"), "machine.instance: is nothing that"),
     # A missing repetition.

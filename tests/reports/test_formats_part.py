@@ -18,7 +18,7 @@ NATIVE, DELTA, ICEBERG = "native/record", "delta@3.3.2/merge_dv", "iceberg@1.10.
 MIB = float(1 << 20)
 
 
-def run_of(path, told, *, shapes=("hot",), repetitions=3):
+def run_of(path, told, *, shapes=("hot",), repetitions=3, run_id="r1"):
     """A run whose cells have `told[cell]["step phase metric"]`: a value, or one a repetition."""
     samples, cells = [], []
     for name, numbers in told.items():
@@ -33,6 +33,7 @@ def run_of(path, told, *, shapes=("hot",), repetitions=3):
                 values = values[:1] if step == "bulk_insert" else values
                 samples += [
                     sample(
+                        run_id=run_id,
                         cell=cell,
                         engine=engine,
                         index=index,
@@ -44,7 +45,7 @@ def run_of(path, told, *, shapes=("hot",), repetitions=3):
                     )
                     for at, value in enumerate(values)
                 ]
-    return write_run(path, samples, {"run_id": "r1", "cells": cells})
+    return write_run(path, samples, {"run_id": run_id, "cells": cells})
 
 
 def answers_of(path, told, **changes):

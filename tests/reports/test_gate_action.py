@@ -12,6 +12,10 @@ import pytest
 import yaml
 from job_cases import git, job
 
+sys.path.append(str(Path(__file__).parents[1] / "measured"))
+
+import run_action
+
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
 SCRIPT = ROOT / ".ci" / "gate_action.sh"
@@ -173,3 +177,20 @@ def test_the_action_gives_the_script_what_it_asks_for():
     assert all(f"inputs.{name}" in used for name in inputs)
     # No input stands within a script: it could say anything there.
     assert not any("${{" in step.get("run", "") for step in steps)
+
+
+def test_a_runners_expressions_are_those_of_the_action():
+    """`tests/measured/run_action.py` plays the steps as a runner does."""
+    known = {"github.event_name": "push", "inputs.history-branch": "kept", "github.sha": "01ab",
+             "steps.gate.outputs.verdict": "pass"}  # fmt: skip
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    conditions = {step["name"]: step["if"] for step in steps if "if" in step}
+    keeps = conditions["history on a branch"]
+    assert run_action.value(keeps, known) is True
+    assert run_action.value(keeps, {**known, "github.event_name": "pull_request"}) is False
+    assert run_action.value(keeps, {**known, "inputs.history-branch": ""}) is False
+    assert run_action.value(keeps, {**known, "steps.gate.outputs.verdict": "did_not_run"}) is False
+    (tell,) = (step["env"] for step in steps if step["name"] == "comment and status")
+    assert run_action.filled(tell["COMMIT"], known) == "01ab"
+    assert run_action.filled(tell["PULL_REQUEST"], known) == ""
+    assert "keymark gate" in "\n".join(run_action.snippet()["script"])

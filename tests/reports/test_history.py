@@ -11,6 +11,7 @@ from synthetic_runs import sample, write_run
 
 from keymark import cli as run_bench
 from keymark.reports.history.change_points import counter_changes, time_changes
+from keymark.reports.history.headlines import read_all
 from keymark.reports.publish import publish
 
 
@@ -167,3 +168,71 @@ def test_bad_input_is_one_line(capsys, tmp_path):
         code, line = call(capsys, *words)
         assert (code, line.count("\n")) == (2, 1)
         assert said in line
+
+
+def named(path, name, **machine):
+    """Give the run of a folder the name of a scenario, and a machine."""
+    info = json.loads((path / "run.json").read_text())
+    info["scenario"]["name"] = name
+    info["machine"] = {"processor": "one", "cores": 2, "memory_bytes": 8 << 30, **machine}
+    (path / "run.json").write_text(json.dumps(info))
+
+
+def test_published_runs_are_grouped_by_scenario_work_and_machine(tmp_path):
+    paths = history(tmp_path, runs=6)
+    for number, path in enumerate(paths):
+        named(path, "growth" if number < 4 else "at_size")
+    named(paths[3], "growth", cores=4)
+    info = json.loads((paths[2] / "run.json").read_text())
+    info["scenario"]["dataset"]["rows"] = 11
+    (paths[2] / "run.json").write_text(json.dumps(info))
+    works = read_all(paths[::-1])
+    assert [(each.scenario, each.machine, each.runs) for each in works] == [
+        ("at_size", "2 cores of one, 8 GiB", ("run04", "run05")),
+        ("growth", "2 cores of one, 8 GiB", ("run00", "run01")),
+        ("growth", "2 cores of one, 8 GiB", ("run02",)),
+        ("growth", "4 cores of one, 8 GiB", ("run03",)),
+    ]
+    (upsert,) = works[0].headlines
+    assert (upsert.key, upsert.title) == ("write_latency", "Upsert batch")
+    assert upsert.finding == "No change of level is shown in 1 cell over 2 runs."
+    assert works[2].headlines == ()
+
+
+def test_the_headlines_of_a_folder_of_runs_are_drawn(capsys, tmp_path):
+    for path in history(tmp_path / "results", slow_from=12):
+        named(path, "growth/../x")
+    code, said = call(capsys, tmp_path / "results", "--json")
+    assert code == 0, said
+    (work,) = json.loads(said)["works"]
+    assert len(work["runs"]) == 20
+    (headline,) = work["headlines"]
+    assert headline["finding"] == "1 change of level in 1 cell over 20 runs."
+    assert [each["run_id"] for each in headline["changes"]] == ["run12"]
+    out = tmp_path / "history"
+    names = sorted(path.name for path in out.iterdir())
+    assert names == [
+        "history.json",
+        "history.md",
+        "history_1_growth-..-x_write_latency.png",
+        "history_1_growth-..-x_write_latency.svg",
+    ]
+    assert "+20%" in (out / names[3]).read_text()
+    assert "20 runs of growth/../x" in (out / names[3]).read_text()
+    assert "1 change of level" in (out / "history.md").read_text()
+    code, said = call(capsys, tmp_path / "results", "--out", tmp_path / "again")
+    assert code == 0
+    assert "run12 | native/record upsert total wall_s |" in said
+
+
+def test_a_folder_without_runs_and_one_that_goes_on_are_one_line(capsys, tmp_path):
+    (tmp_path / "none").mkdir()
+    code, said = call(capsys, tmp_path / "none")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "none is below it" in said
+    (path,) = history(tmp_path / "results", runs=1)
+    info = json.loads((path / "run.json").read_text()) | {"status": "running"}
+    (path / "run.json").write_text(json.dumps(info))
+    code, said = call(capsys, tmp_path / "results")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "is not complete" in said

@@ -36,6 +36,18 @@ def test_an_honest_run_passes(original, copy, capsys):
     assert f"right: {original}" in capsys.readouterr().out.replace("\n", "")
 
 
+def test_a_run_of_before_the_disk_was_asked_for_needs_none(copy):
+    def older(document):
+        document["machine"].pop("disk")
+        for name in ("started", "finished"):
+            document[name] = document[name].replace("2026-11-26", "2026-11-25")
+
+    copy.lines("canary.jsonl", lambda found: [each.update(at=each["at"] - 86400) for each in found])
+    copy.info(older)
+    copy.seal()
+    assert said(copy) == []
+
+
 def test_the_runs_in_the_repository_are_right():
     for made in check(RESULTS):
         assert made.findings == (), made

@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from synthetic_published import RUN_ID, published, run_folder
+from synthetic_published import RUN_ID, published, repeated, slower_tag
+from synthetic_runs import sample, write_run
 
 from keymark import cli
-from keymark.harness.store.run_record import RunRecord
-from keymark.harness.store.store import RunFolder
 from keymark.reports.published import rerun as rerun_
+from keymark.reports.published.agreement import agreement
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
     """The folder of a published run."""
     return published(tmp_path_factory.mktemp("published"))
-
-
-def repeated(path: Path, change=lambda sample: sample, **record) -> Path:
-    """Another run of the same on a machine a third as fast; its samples went through `change`."""
-    source = RunFolder.open(run_folder(path / "source"))
-    folder, draw = RunFolder.create(path / "again"), random.Random(9)
-    for each in source.samples():
-        slower = each.metric in ("wall_s", "cpu_s")
-        value = each.value * 3 * draw.uniform(0.97, 1.03) if slower else each.value
-        folder.append([change(replace(each, value=value))])
-    folder.write_stages(source.stages())
-    for beat in source.beats():
-        folder.append_beat(beat)
-    document = source.read_record().document
-    folder.finish(RunRecord.model_validate({**document, **record}))
-    return folder.path
 
 
 def rerun(capsys, *words):
@@ -61,10 +44,6 @@ def test_a_slower_machine_agrees(capsys, tmp_path, first):
 
 
 def test_a_ratio_that_disagrees_is_named_with_its_factor(capsys, tmp_path, first):
-    def slower_tag(each):
-        hit = (each.step, each.index) == ("upsert_1", "record") and each.metric == "wall_s"
-        return replace(each, value=each.value * 2) if hit else each
-
     again = repeated(tmp_path, slower_tag)
     code, said = rerun(capsys, RUN_ID, "--results", first.parent, "--compare", again)
     assert code == 1
@@ -74,6 +53,33 @@ def test_a_ratio_that_disagrees_is_named_with_its_factor(capsys, tmp_path, first
     )
     assert f"The run disagrees with {RUN_ID} in 2 of " in said
     assert "and 0 of " in said
+
+
+def beside_hudi(path: Path, factor: float) -> Path:
+    """A run of one index in two engines, of which the second takes `factor` times as long."""
+    samples = [
+        sample(
+            run_id="r1",
+            cell=f"{engine}/record",
+            engine=engine,
+            repetition=number,
+            value=2.0 * times * (1 + number / 100),
+        )
+        for number in range(3)
+        for engine, times in (("native", 1.0), ("hudi@0.15.0", factor))
+    ]
+    return write_run(path, samples)
+
+
+def test_the_same_index_of_two_engines_is_compared(tmp_path):
+    first = beside_hudi(tmp_path / "a", 1.5)
+    found = agreement(first, beside_hudi(tmp_path / "b", 1.5))
+    assert [(each.of, each.to) for each in found.ratios] == [
+        ("hudi@0.15.0/record", "native/record")
+    ]
+    assert found.agrees
+    other = agreement(first, beside_hudi(tmp_path / "c", 3.0))
+    assert [each.factor for each in other.differing] == [pytest.approx(2.0)]
 
 
 def test_a_counter_that_disagrees_is_named(capsys, tmp_path, first):

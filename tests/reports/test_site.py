@@ -6,12 +6,12 @@ import csv
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
+from site_cases import Page, broken_links
 from synthetic_published import RUN_ID
 from synthetic_runs import quickstart, sample, write_run
 
@@ -28,28 +28,6 @@ from keymark.reports.site.overview import index_maps
 # One worker makes the site once.
 pytestmark = pytest.mark.xdist_group("site")
 
-VOID = {"meta", "link", "br", "img", "input", "hr", "path", "use"}
-
-
-class Page(HTMLParser):
-    """The tags of a page, with their attributes."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def of(self, name):
-        return [attrs for tag, attrs in self.tags if tag == name]
-
-    @property
-    def ids(self):
-        return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
-
 
 @pytest.fixture(scope="module")
 def pages(site):
@@ -62,21 +40,14 @@ def test_there_is_a_page_a_question_and_a_page_a_run(site, pages):
     out = site.index.parent
     names = {str(path.relative_to(out)) for path in pages}
     assert names == {each.href for each in PAGES} | {f"runs/{n}/index.html" for n in site.runs}
-    assert len(site.runs) == 6
+    assert len(site.runs) == 8
     assert site.left_out == ()
     assert {f"{each.key}.html" for each in QUESTIONS} <= names
 
 
-def test_every_link_and_anchor_leads_somewhere(pages):
-    for path, page in pages.items():
-        links = [attrs["href"] for attrs in page.of("a")]
-        assert len(links) > len(PAGES)
-        for link in links:
-            target, _, anchor = link.partition("#")
-            assert ":" not in target
-            other = (path.parent / unquote(target)).resolve() if target else path
-            assert other.is_file(), f"{path}: {link}"
-            assert not anchor or anchor in pages[other].ids, f"{path}: {link}"
+def test_every_link_and_anchor_leads_somewhere(site, pages):
+    assert broken_links(site.index.parent) == []
+    assert all(len(page.of("a")) > len(PAGES) for page in pages.values())
 
 
 def test_nothing_is_loaded_and_nothing_runs(pages):
@@ -153,6 +124,36 @@ def test_a_question_has_its_chart_first_and_one_sentence(site):
         assert part.index("<svg") < part.index("</figure>") < part.index("<details>")
     assert re.search("<strong>.* (is best|joint best|no difference shown)", text)
     assert "No published run answers it yet" in (site.index.parent / "releases.html").read_text()
+
+
+@pytest.mark.parametrize("page", [f"{each.key}.html" for each in QUESTIONS])
+def test_every_answer_has_a_chart_with_files(site, page):
+    out = site.index.parent
+    text = (out / page).read_text(encoding="utf-8")
+    parts = text.split("<section")[1:]
+    assert text.count("The chart as <a") == len(parts)
+    for link in re.findall(r'href="(runs/[^"]*/charts/[^"]*)"', text):
+        assert (out / unquote(link)).is_file()
+
+
+def test_both_pages_say_that_a_repetition_disagrees(site):
+    runs = site.index.parent / "runs"
+    said = f"Run again disagrees with {RUN_ID} in 2 of "
+    for name, other in ((RUN_ID, "again"), ("again", RUN_ID)):
+        text = (runs / name / "index.html").read_text(encoding="utf-8")
+        assert said in text
+        assert f'href="../../runs/{other}/index.html"' in text
+    assert site.index.read_text(encoding="utf-8").count("; the two disagree") == 2
+
+
+def test_the_history_has_a_chart_of_each_headline_of_runs_that_were_repeated(site):
+    text = (site.index.parent / "history.html").read_text(encoding="utf-8")
+    assert "small, 2 runs" in text
+    assert text.count("<figure>") == text.count("<svg") > 3
+    assert "Upsert batch" in text
+    assert "Measured once" in text
+    for run_id in site.runs:
+        assert f'href="runs/{run_id}/index.html"' in text
 
 
 def entry_of(spots, run_id="r"):

@@ -1,10 +1,20 @@
-"""The site as its readers see it: in Chromium, on a phone and a laptop, in light and in dark."""
+"""The site as its readers see it: in Chromium, on a phone and a laptop, in light and in dark.
+
+Some pages of a site that arithmetic made, with every section and hostile names, and each page of
+the site of the runs that are published.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import browser
 import pytest
+from site_cases import broken_links
 from synthetic_published import RUN_ID
+
+from keymark.reports.site import model
+from keymark.reports.site.build import build
 
 pytestmark = [
     pytest.mark.slow,
@@ -12,10 +22,17 @@ pytestmark = [
     pytest.mark.skipif(browser.chromium() is None, reason="no Chromium on this machine"),
 ]
 
+RESULTS = Path(__file__).parents[2] / "results"
 PHONE, LAPTOP = 400, 1280
+LOOKS = [(width, dark) for width in (PHONE, LAPTOP) for dark in (False, True)]
 PAGES = (
-    *("index.html", "write.html", "growth.html", "published.html", "method.html"),
-    *(f"runs/{name}/index.html" for name in (RUN_ID, "m1", "hostile")),
+    *("index.html", "write.html", "growth.html", "published.html", "formats.html", "planner.html"),
+    *("history.html", "method.html"),
+    *(f"runs/{name}/index.html" for name in (RUN_ID, "m1", "hostile", "formats")),
+)
+OURS = (
+    *(each.href for each in model.PAGES),
+    *(f"runs/{path.parent.name}/index.html" for path in sorted(RESULTS.glob("*/run.json"))),
 )
 
 
@@ -24,16 +41,42 @@ def out(site):
     return site.index.parent
 
 
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    """The site of the runs that are published."""
+    made = build(RESULTS, tmp_path_factory.mktemp("ours") / "public")
+    assert made.left_out == ()
+    return made.index.parent
+
+
+def assert_readable(page, width, dark, work):
+    seen = browser.see(page, work, width=width, dark=dark)
+    assert seen.width == width
+    assert (seen.content, seen.wide) == (width, [])
+    assert seen.violations == []
+    assert seen.passes > 15
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_console_stays_silent(out, page, tmp_path):
     assert browser.console(out / page, tmp_path) == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize(("width", "dark"), [(PHONE, True), (LAPTOP, False)])
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
 def test_the_page_fits_and_everybody_can_read_it(out, page, width, dark, tmp_path):
-    seen = browser.see(out / page, tmp_path, width=width, dark=dark)
-    assert seen.width == width
-    assert (seen.content, seen.wide) == (width, [])
-    assert seen.violations == []
-    assert seen.passes > 15
+    assert_readable(out / page, width, dark, tmp_path)
+
+
+@pytest.mark.parametrize("page", OURS)
+def test_our_site_can_be_read(ours, page, tmp_path):
+    assert browser.console(ours / page, tmp_path) == []
+    assert (ours / page).stat().st_size < model.MOST_BYTES
+    for width, dark in LOOKS:
+        assert_readable(ours / page, width, dark, tmp_path)
+
+
+def test_no_link_of_our_site_is_broken(ours):
+    assert broken_links(ours) == []
+    pages = {str(path.relative_to(ours)) for path in ours.rglob("*.html")}
+    assert pages == set(OURS)

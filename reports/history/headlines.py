@@ -1,0 +1,152 @@
+"""Runs of several scenarios into the history of each headline.
+
+Runs are taken together that measured the same scenario with the same work on the same machine:
+times of two machines say nothing about a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from keymark.harness.engines import is_native
+from keymark.reports.errors import ReportError
+from keymark.reports.gate.run_numbers import Key
+from keymark.reports.history.series import History, differing_work, number_history
+from keymark.reports.model import facts, projection, tables
+from keymark.reports.model.projection import Run
+from keymark.reports.model.tables import Measure
+from keymark.reports.render.text import clean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadlineHistory:
+    """One headline measure over the runs that have it.
+
+    Attributes:
+        key: of the measure, for files and anchors.
+        title: of the measure.
+        history: a number for each cell that two runs measured.
+    """
+
+    key: str
+    title: str
+    history: History
+
+    @property
+    def finding(self) -> str:
+        """What became of it, in a sentence."""
+        runs, cells = len(self.history.runs), len(self.history.series)
+        changes = sum(len(each.changes) for each in self.history.changed)
+        of = f"in {cells} cell{'' if cells == 1 else 's'} over {runs} runs"
+        if not changes:
+            return f"No change of level is shown {of}."
+        return f"{changes} change{'' if changes == 1 else 's'} of level {of}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkHistory:
+    """Runs of the same work on the same machine, in order of time.
+
+    Attributes:
+        scenario: its name.
+        machine: processor, cores and memory in words.
+        runs: their ids.
+        headlines: what two of them measured; nothing of a single run.
+    """
+
+    scenario: str
+    machine: str
+    runs: tuple[str, ...]
+    headlines: tuple[HeadlineHistory, ...]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Runs of the same work on the same machine."""
+
+    scenario: str
+    machine: str
+    runs: list[Run] = field(default_factory=list)
+
+    def takes(self, run: Run) -> bool:
+        """Whether a run belongs here."""
+        same = (self.scenario, self.machine) == (_scenario(run), _machine(run))
+        return same and not differing_work(facts.work(self.runs[0]), facts.work(run))
+
+
+def read_all(paths: Sequence[Path]) -> list[WorkHistory]:
+    """The history of each headline in run folders of any scenarios, those of most runs first.
+
+    Args:
+        paths: of run folders that have ended.
+
+    Raises:
+        ReportError: a path is no run folder, or its run has not ended.
+    """
+    groups: list[_Group] = []
+    for run in sorted(map(_ended, paths), key=lambda run: (run.record.started, run.run_id)):
+        group = next((each for each in groups if each.takes(run)), None)
+        if group is None:
+            group = _Group(_scenario(run), _machine(run))
+            groups.append(group)
+        group.runs.append(run)
+    ordered = sorted(groups, key=lambda each: (-len(each.runs), each.scenario))
+    return [
+        WorkHistory(
+            scenario=each.scenario,
+            machine=each.machine,
+            runs=tuple(clean(run.run_id) for run in each.runs),
+            headlines=tuple(_headlines(each.runs)),
+        )
+        for each in ordered
+    ]
+
+
+def _ended(path: Path) -> Run:
+    (run,) = projection.load([path])
+    if run.record.is_running:
+        raise ReportError(f"{clean(path)} is not complete; `--resume` goes on with it")
+    return run
+
+
+def _scenario(run: Run) -> str:
+    return clean(run.record.scenario.name or "no name", 60)
+
+
+def _machine(run: Run) -> str:
+    told = run.record.machine
+    memory = f"{told.memory_bytes / (1 << 30):.0f} GiB" if told.memory_bytes else ""
+    cores = f"{told.cores:,} cores of" if told.cores else ""
+    processor = " ".join(filter(None, [cores, clean(told.processor, 60)]))
+    return ", ".join(filter(None, [processor, memory])) or "a machine that is not told"
+
+
+def _headlines(runs: Sequence[Run]) -> list[HeadlineHistory]:
+    """Each headline measure that two of the runs have of some cell."""
+    measures: dict[str, Measure] = {}
+    numbers: dict[str, dict[Key, dict[int, float]]] = {}
+    native: dict[Key, bool] = {}
+    for place, run in enumerate(runs):
+        for cell in (cell for cell in run.cells if cell.verified):
+            for column in tables.headline([cell]).columns:
+                measure = measures.setdefault(column.measure.key, column.measure)
+                key = Key(cell.cell, measure.step, measure.phase, measure.metric)
+                if values := measure.values(cell):
+                    of_measure = numbers.setdefault(measure.key, {})
+                    of_measure.setdefault(key, {})[place] = median(values.values())
+                    native[key] = is_native(cell.engine)
+    names = tuple(clean(run.run_id) for run in runs)
+    found = []
+    for name, measure in measures.items():
+        series = tuple(
+            number_history(key, measure.unit, values, native=native[key])
+            for key, values in numbers.get(name, {}).items()
+            if len(values) > 1
+        )
+        if series:
+            history = History(runs=names, series=series, warnings=())
+            found.append(HeadlineHistory(key=name, title=measure.what, history=history))
+    return found

@@ -1,0 +1,69 @@
+"""How wide the widest interval of a run's headlines is: whether more repetitions are worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from keymark.reports.model import tables
+from keymark.reports.model.cell_pairs import cell_pairs
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.model.tables import Measure
+from keymark.reports.render.text import clean
+from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalWidth:
+    """The interval of one headline number.
+
+    Attributes:
+        half_width: half of the interval as a share of the median.
+        what: the number, in words that are safe to show.
+        n: number of values.
+    """
+
+    half_width: float
+    what: str
+    n: int
+
+
+def widest(run: Run) -> IntervalWidth | None:
+    """The widest interval of a run's headline times; None where nothing was repeated.
+
+    Cells that are compared have the intervals of their ratios, others those of their medians.
+    What the last repetition did not take is left out, since more repetitions do not narrow it:
+    loads, steps of the first repetition alone, cells that failed. So are counters, which repeat.
+    """
+    loads = run.record.scenario.workload.loads
+    taken = [each.repetition for each in run.samples if not each.warmup and each.step not in loads]
+    right = [cell for cell in run.cells if cell.verified]
+    pairs = cell_pairs(right)
+    paired = {cell.cell for pair in pairs for cell in pair}
+    alone = [(cell,) for cell in right if cell.cell not in paired]
+    last = max(taken, default=0)
+    found = [
+        each
+        for cells in (*pairs, *alone)
+        for measure, each in _widths(cells, last)
+        if measure.step not in loads
+    ]
+    return max(found, key=lambda each: each.half_width, default=None)
+
+
+def _widths(cells: Sequence[CellView], last: int) -> Iterator[tuple[Measure, IntervalWidth]]:
+    """The intervals of a cell, or of a pair, for each time that the last repetition took."""
+    names = " to ".join(clean(cell.cell, 80) for cell in reversed(cells))
+    for column in tables.headline(cells).columns:
+        measure = column.measure
+        values = [measure.values(cell) for cell in cells]
+        is_repeated = all(last in {repetition for repetition, _ in each} for each in values)
+        if not measure.is_time or not is_repeated:
+            continue
+        summary: Summary | None = summarize(list(values[0].values()))
+        if len(cells) > 1:
+            summary = paired_ratio(*values)[0]
+        if summary is not None and summary.median > 0:
+            half_width = (summary.high - summary.low) / 2 / summary.median
+            what = f"{measure.what}, {names}"
+            yield measure, IntervalWidth(half_width=half_width, what=what, n=summary.n)

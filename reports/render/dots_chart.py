@@ -1,0 +1,109 @@
+"""Several values of a kind on each row, as dots on a logarithmic axis: ratios, errors."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import FigureBase
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+from keymark.reports.render.charts import GRID, INK, Drawing, number_ticks
+
+_MARKERS = "osD^vPX*<>"
+_ROOM = 1.2
+_WIDE = 100
+_LABEL, _NAME = 26, 34
+"""Letters in a line of a row's label, and of an entry of the legend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """One value.
+
+    Attributes:
+        name: what it is of; dots of a name have one mark on all rows.
+        color: of the dot.
+        value: at least 0; 0 stands at the axis' left end.
+        low: lower end of its interval; that of a value without one is the value.
+        high: upper end.
+    """
+
+    name: str
+    color: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DotRow:
+    """The values of one row, beside each other from the top down."""
+
+    label: str
+    dots: tuple[Dot, ...]
+
+
+def dots_chart(
+    rows: Sequence[DotRow], *, title: str, axis: str, line: float | None = 1.0
+) -> Drawing:
+    """Draw rows one below the other.
+
+    Args:
+        rows: at least one, with a dot above 0.
+        title: of the chart where it stands alone.
+        axis: what the values are, with their unit.
+        line: value at which a line stands; None for none.
+    """
+    names = list(dict.fromkeys(dot.name for row in rows for dot in row.dots))
+    colors = {dot.name: dot.color for row in rows for dot in row.dots}
+    marks = {name: _MARKERS[place % len(_MARKERS)] for place, name in enumerate(names)}
+    ends = [end for row in rows for dot in row.dots for end in (dot.low, dot.value, dot.high)]
+    known = [end for end in (*ends, *([] if line is None else [line])) if end > 0]
+    low, high = min(known) / _ROOM, max(known) * _ROOM
+
+    def draw(figure: FigureBase) -> None:
+        axes = figure.add_subplot()
+        if line is not None:
+            axes.axvline(line, color=INK, linewidth=1.2)
+        for place, row in enumerate(rows):
+            for dot in row.dots:
+                beside = (names.index(dot.name) + 0.5) / len(names) - 0.5
+                at = max(dot.value, low)
+                around = [[at - max(dot.low, low)], [max(dot.high, at) - at]]
+                axes.errorbar(
+                    at, place + 0.7 * beside, xerr=around, fmt=marks[dot.name], color=dot.color,
+                    ecolor=INK, markersize=5.5, markeredgecolor=INK, markeredgewidth=0.6,
+                    elinewidth=0.9,
+                )  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xlim(low, high)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        labels = [textwrap.fill(row.label, _LABEL) for row in rows]
+        axes.set_yticks(range(len(rows)), labels, fontsize=8.5)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < _WIDE * low else (1,)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        number_ticks(axes.xaxis)
+        axes.grid(axis="x", color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.tick_params(length=0)
+        axes.xaxis.label.set_fontsize(9)
+        axes.set_xlabel(axis)
+        for side in ("top", "right", "bottom"):
+            axes.spines[side].set_visible(False)
+        handles = [
+            Line2D(
+                [], [], marker=marks[name], linestyle="", markersize=5.5, label=name[:_NAME],
+                markerfacecolor=colors[name], markeredgecolor=INK, markeredgewidth=0.6,
+            )
+            for name in names
+        ]  # fmt: skip
+        figure.legend(
+            handles=handles, loc="outside lower left", ncols=2, frameon=False, fontsize=8,
+            handlelength=1.0, columnspacing=1.0,
+        )  # fmt: skip
+
+    # A line of the legend takes less than half of a row.
+    return Drawing(draw=draw, rows=len(rows) + 1 + len(names) // 4, title=title)

@@ -1,0 +1,110 @@
+"""Charts that the site makes itself: formats, releases, published figures, the planner's errors."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from synthetic_runs import quickstart, sample, write_run
+from test_formats_part import DELTA, ICEBERG, NATIVE, WRITES
+from test_formats_part import run_of as formats_of
+from test_releases_part import NEW, NEWER, OLD, times_and_tasks
+from test_releases_part import run_of as releases_of
+
+from keymark.reports.model import projection
+from keymark.reports.render.charts import Lettering
+from keymark.reports.render.dots_chart import Dot, DotRow, dots_chart
+from keymark.reports.site.format_chart import format_charts
+from keymark.reports.site.question_charts import question_charts
+from keymark.reports.site.release_chart import release_charts
+
+
+def load(path):
+    (run,) = projection.load([path])
+    return run
+
+
+def values(grid):
+    """The first words of each entry, by row and head."""
+    return {
+        row.label: dict(zip(grid.heads, (each.value for each in row.entries), strict=True))
+        for row in grid.rows
+    }
+
+
+def test_formats_are_shown_as_multiples_of_the_best(tmp_path):
+    ((made, finding),) = format_charts(load(formats_of(tmp_path / "run", WRITES)))
+    assert (made.key, made.title) == ("formats_1", "Table formats by question: hot")
+    assert finding == "Of 1 question, record · native answers 1 best."
+    assert values(made.grid)["Writing a batch"] == {
+        "native record": "1.00x",
+        "delta@3.3.2 merge_dv": "3.00x",
+        "iceberg@1.10.0 merge_mor": "4.00x",
+    }
+    assert finding in made.label
+    ET.fromstring(made.drawing.alone(Lettering())[0])
+
+
+def test_a_mode_without_compaction_stands_beside_those_that_compact(tmp_path):
+    compacted = f"{ICEBERG}/kept"
+    told = {
+        NATIVE: {"upsert_1 total wall_s": 1.0},
+        ICEBERG: {"upsert_1 total wall_s": 2.0},
+        compacted: {"upsert_1 total wall_s": 2.0, "compact_rows_1 total wall_s": 4.0},
+    }
+    ((made, _),) = format_charts(load(formats_of(tmp_path / "run", told)))
+    shown = values(made.grid)["Writing a batch, its share of compaction included"]
+    assert shown == {"native record": "1.00x", "iceberg@1.10.0 merge_mor": "6.00x"}
+
+
+def test_nothing_is_shown_of_runs_without_several_formats(tmp_path):
+    assert list(format_charts(load(quickstart(tmp_path / "run")))) == []
+    one = formats_of(tmp_path / "one", {DELTA: WRITES[DELTA]})
+    assert list(format_charts(load(one))) == []
+
+
+def test_releases_are_multiples_of_the_first(tmp_path):
+    measured = {
+        NEWER: times_and_tasks([1.0, 1.1, 1.2], 50.0),
+        OLD: times_and_tasks([4.0, 4.4, 4.8], 100.0),
+        NEW: times_and_tasks([2.0, 2.2, 2.4], 100.0),
+    }
+    ((made, finding),) = release_charts(load(releases_of(tmp_path, measured)))
+    assert made.title == "Releases of Hudi: record"
+    assert values(made.grid) == {"Upsert batch": {NEW: "0.500x", NEWER: "0.250x"}}
+    assert finding == f"{NEWER} beside {OLD}: less: upsert batch 0.250x."
+
+
+def test_one_release_has_no_chart(tmp_path):
+    assert list(release_charts(load(releases_of(tmp_path, {OLD: {"wall_s": [1.0]}})))) == []
+
+
+def test_published_figures_and_the_planners_errors_have_charts(tmp_path):
+    found = {
+        key: (made, told) for key, made, told in question_charts(load(quickstart(tmp_path / "run")))
+    }
+    made, told = found["published"]
+    assert told.startswith("Of 4 published figures, ")
+    assert made.grid.heads[0] == "published"
+    assert "as a multiple of the published figure" in made.drawing.bare_svg
+    made, told = found["planner"]
+    assert told.startswith("Half of ")
+    assert "error in %" in made.drawing.bare_svg
+    alone = load(write_run(tmp_path / "alone", [sample()]))
+    assert list(question_charts(alone)) == []
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-9, 1e9])
+def test_dots_are_drawn_wherever_they_are(value):
+    rows = [
+        DotRow(
+            label="a row with a label that needs more than one line",
+            dots=(
+                Dot(name="a", color="#123456", value=value, low=0.0, high=value),
+                Dot(name="b", color="#654321", value=2.0, low=1.0, high=3.0),
+            ),
+        )
+    ]
+    drawn = dots_chart(rows, title="t", axis="x")
+    assert drawn.bare_svg == dots_chart(rows, title="t", axis="x").bare_svg
+    ET.fromstring(drawn.bare_svg)
