@@ -107,7 +107,7 @@ class Calibration:
 
     def __post_init__(self) -> None:
         """Refuse engines without a cost model, and ranges that nothing can be compared with."""
-        if self.engine != NATIVE and hudi_name(self.engine) is None:
+        if not can_fit(self.engine):
             raise ValueError(f"there is no engine {clean(self.engine)} to calibrate")
         if set(RANGED) - self.ranges.keys() or not all(
             high > 0 for _, high in self.ranges.values()
@@ -154,6 +154,11 @@ class Calibration:
         return "\n".join(["{", *lines, '  "equations": {', ",\n".join(made), "  }", "}", ""])
 
 
+def can_fit(engine: str) -> bool:
+    """Whether there is a cost model of an engine."""
+    return engine == NATIVE or hudi_name(engine) is not None
+
+
 def shipped() -> dict[str, Path]:
     """The calibrations that the package brings, by engine: Keymark's own first, then Hudi's."""
     hudis = [path.stem for path in FOLDER.glob("hudi@*.json") if hudi_name(path.stem)]
@@ -194,7 +199,7 @@ def load_for(engine: str | None, path: Path | None = None) -> Calibration:
 
 
 def load(path: Path = DEFAULT) -> Calibration:
-    """Read a calibration; constants below the least that a kernel takes are raised to it.
+    """Read a calibration; constants of Keymark's below the least that a kernel takes are raised.
 
     Raises:
         ReportError: it cannot be read, is damaged, or of another version.
@@ -218,7 +223,7 @@ def load(path: Path = DEFAULT) -> Calibration:
     return replace(
         found,
         equations={
-            name: _raised(name, each)
+            name: each if found.model.of_hudi else _raised(name, each)
             for name, each in found.equations.items()
             if name in found.model.equation_names()
         },

@@ -121,7 +121,7 @@ def _tell(made: answer.Plan, also: answer.Plan | None, html: Path | None, *, as_
     if html is not None:
         from keymark.reports.plan import page  # noqa: PLC0415  templates, only for a page
 
-        html.write_text(page.html(made), encoding="utf-8")
+        html.write_text(page.html(made, also), encoding="utf-8")
     if as_json:
         print(json.dumps(answer.document(made, also), indent=2, allow_nan=False))
         return
@@ -144,7 +144,9 @@ def _calibration(engine: str | None, names: Sequence[str], fit_rows: int | None)
     from keymark.reports.plan import fit  # noqa: PLC0415  numpy and scipy, only for a fit
 
     runs = projection.load(paths)
-    return fit.calibrate(runs, engine=engine or NATIVE, most_rows=fit_rows or math.inf)
+    return fit.calibrate(
+        runs, engine=engine or fit.only_engine(runs), most_rows=fit_rows or math.inf
+    )
 
 
 def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> Calibration:

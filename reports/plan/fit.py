@@ -25,10 +25,17 @@ from scipy.optimize import nnls
 from keymark.harness.engines import NATIVE
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run
-from keymark.reports.plan.calibration import RANGED, Calibration, FittedEquation, calibrating
+from keymark.reports.plan.calibration import (
+    RANGED,
+    Calibration,
+    FittedEquation,
+    calibrating,
+    can_fit,
+)
 from keymark.reports.plan.floors import floor
 from keymark.reports.plan.formulas import CostModel, cost_model
 from keymark.reports.plan.observe import Observation, observations, pooled
+from keymark.reports.render.text import clean
 
 DRAWS = 60
 _SEED = 1
@@ -84,6 +91,22 @@ def calibrate(
         ranges=ranges,
         equations={name: equations[name] for name in model.equation_names() if name in equations},
     )
+
+
+def only_engine(runs: Sequence[Run]) -> str:
+    """The engine whose cells runs have; Keymark's own where they have none that can be fitted.
+
+    Raises:
+        ReportError: they have cells of several.
+    """
+    fitted = {cell.engine: None for run in runs for cell in run.cells if can_fit(cell.engine)}
+    if len(fitted) > 1:
+        names = ", ".join(run.name for run in runs)
+        raise ReportError(
+            f"{names}: there are cells of {', '.join(map(clean, fitted))}; --engine says whose "
+            "constants are asked for"
+        )
+    return next(iter(fitted), NATIVE)
 
 
 def _enough(found: Sequence[Observation], name: str) -> list[Observation]:

@@ -226,7 +226,7 @@ def test_command(archive, tmp_path, capsys):
     with tarfile.open(DATA / f"{archive}.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
     (path,) = tmp_path.glob("*/table")
-    assert cli.main(["advise", str(path)]) == 0
+    assert cli.main(["advise", str(path), "--engine", "native"]) == 0
     said = capsys.readouterr().out
     assert "nothing to change" in said.splitlines()[0]
     assert "what each index would cost" in said
