@@ -10,6 +10,7 @@ Source: HoodieBloomIndex, SparkHoodieBloomIndexHelper, HoodieKeyLookupHandle.
 from __future__ import annotations
 
 from keymark.indexes.bloom.cost import bloom_tag, candidates
+from keymark.indexes.shared.hudi_cost import looked_up
 from keymark.indexes.spec import TASKS, Equation, IndexCost
 from keymark.indexes.workload import FILTER_BYTES, Workload
 
@@ -29,7 +30,7 @@ def hudi_bloom_cost(*, is_global: bool) -> IndexCost:
     return IndexCost(
         equations={
             "tag": Equation("tag/bloom", tag),
-            "lookup": Equation("lookup/bloom", tag),
+            "lookup": Equation("tag/bloom", lambda at, mode: looked_up(tag(at, mode))),
             "shuffle": Equation("shuffle/bloom", shuffle),
         },
         index_bytes=lambda at: at.files * FILTER_BYTES,

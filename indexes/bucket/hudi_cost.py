@@ -7,6 +7,7 @@ key. Source: HoodieSimpleBucketIndex.
 from __future__ import annotations
 
 from keymark.indexes.bucket import cost
+from keymark.indexes.shared.cost import every_file
 from keymark.indexes.spec import TASKS, Equation, IndexCost
 from keymark.indexes.workload import Workload
 
@@ -20,6 +21,8 @@ HUDI_COST = IndexCost(
     equations={
         "tag": Equation("tag/bucket", tag),
         "bootstrap": Equation("bootstrap/bucket", lambda at, _mode: cost.bootstrap(at, TASKS)),
+        # Releases from 1.0 on may leave out the files of other buckets: constants of its own.
+        "point_query": Equation("point_query/bucket", lambda at, _mode: every_file(at)),
     },
     options=cost.options,
 )

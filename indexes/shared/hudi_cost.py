@@ -8,7 +8,19 @@ Source: BaseSparkCommitActionExecutor, HoodieIndexUtils.tagGlobalLocationBackToR
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from keymark.indexes.workload import Workload
+
+
+def looked_up(tagging: Mapping[str, float]) -> dict[str, float]:
+    """Tagging's work that starts as a lookup: one call, without the workload profile of a write.
+
+    A calibration asks for one number of keys, which tells no constant of a key. What is done to a
+    key, a row or a file is that of tagging.
+    """
+    rest = {name: amount for name, amount in tagging.items() if name != "once_tasks"}
+    return {"once_lookup": 1.0, **rest}
 
 
 def joined(at: Workload) -> dict[str, float]:

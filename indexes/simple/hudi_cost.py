@@ -7,6 +7,7 @@ HoodieKeyLocationFetchHandle.
 
 from __future__ import annotations
 
+from keymark.indexes.shared.hudi_cost import looked_up
 from keymark.indexes.simple.cost import join_shuffle
 from keymark.indexes.spec import Equation, IndexCost
 from keymark.indexes.workload import Workload
@@ -31,7 +32,9 @@ def hudi_simple_cost(*, is_global: bool) -> IndexCost:
     return IndexCost(
         equations={
             "tag": Equation("tag/simple", lambda at, _mode: simple_tag(at, reach=reach(at))),
-            "lookup": Equation("lookup/simple", lambda at, _mode: simple_tag(at, reach=reach(at))),
+            "lookup": Equation(
+                "tag/simple", lambda at, _mode: looked_up(simple_tag(at, reach=reach(at)))
+            ),
             "shuffle": Equation(
                 "shuffle/simple", lambda at, _mode: join_shuffle(at, reach=reach(at))
             ),

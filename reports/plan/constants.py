@@ -18,6 +18,7 @@ WORDS = MappingProxyType({
     "once": "starting",
     "shards": "a file group of the index",
     "files": "a file",
+    "listed": "a file in the table's list",
     "footers": "a footer, or a filter",
     "block_mb": "a decoded megabyte of the index",
     "pairs": "a pair of key and file",
@@ -35,6 +36,7 @@ WORDS = MappingProxyType({
 _KINDS = MappingProxyType({
     "tasks": "in tasks",
     "threads": "in threads",
+    "lookup": "in a lookup",
     "random": "keys without order",
     "ordered": "keys that grow",
 })  # fmt: skip

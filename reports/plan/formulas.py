@@ -21,13 +21,19 @@ from types import MappingProxyType
 from keymark.harness.engines import hudi_version
 from keymark.harness.store.units import Unit
 from keymark.indexes.installed import specs
+from keymark.indexes.shared.cost import every_file
 from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
-from keymark.indexes.workload import SMALL_FILE_BYTES, Workload, touched
+from keymark.indexes.workload import Workload, rewritten, touched
 
 REQUESTS = (*("get_requests", "head_requests", "list_requests", "put_requests", "delete_requests"),)
 """Requests of a write to a store, as metrics are named."""
+POINT_QUERY = "point_query"
+POINT_QUERIES = (POINT_QUERY, "point_query_spark")
+"""One record read by its key, as steps are named: as an engine's user reads it, and by Spark where
+that is another way."""
 QUANTITIES = (
     *("tag", "lookup", "index", "write", "around", "shuffle", "index_bytes", "bootstrap"),
+    *POINT_QUERIES,
     *REQUESTS,
 )
 """What is predicted of an index, in the order of the equations."""
@@ -40,17 +46,6 @@ _ASKED = ("files", "footers", "shards")
 _JOIN_ROW_BYTES = 36
 _RESULT_BYTES = 60
 _NEW_ROW_BYTES = 100
-
-
-def rewritten(at: Workload) -> float:
-    """Base files that an upsert rewrites: F*(1 - e^(-u/F)), and those that take its new rows."""
-    if at.changed_files is not None:
-        return at.changed_files
-    updated = touched(at.files, at.updates) if at.updates else 0.0
-    if not at.inserts or at.file_bytes >= SMALL_FILE_BYTES:
-        return updated
-    chosen = min(touched(at.partitions, at.inserts), at.files)
-    return updated + chosen * (1 - updated / at.files)
 
 
 def write(at: Workload, mode: str) -> dict[str, float]:
@@ -89,6 +84,7 @@ def listed(at: Workload, mode: str) -> dict[str, float]:
 _WRITE, _WRITE_LAID_OUT = Equation("write/all", write), Equation("write/all", write_laid_out)
 _AROUND = Equation("around/all", around)
 _LISTED = Equation("index/files", listed)
+_OPENED = Equation("point_query/all", lambda at, _mode: every_file(at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +201,8 @@ def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FB
         for index, spec in _known(of_hudi).items():
             cost = spec.hudi_cost if of_hudi else spec.cost
             assert cost is not None
+            if of_hudi and quantity in POINT_QUERIES[1:]:
+                continue  # Hudi's users read by Spark
             equation = _equation(quantity, spec, cost)
             if equation is None and quantity == "index" and of_hudi:
                 equation = _LISTED
@@ -218,6 +216,9 @@ def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | Non
         return _WRITE_LAID_OUT if spec.owns_layout else _WRITE
     if quantity == "around":
         return _AROUND
+    if quantity in POINT_QUERIES:
+        own = cost.equations.get(POINT_QUERY, _OPENED)
+        return replace(own, name=own.name.replace(POINT_QUERY, quantity, 1))
     if quantity in REQUESTS:
         return Equation(f"{quantity}/{spec.name}", lambda at, _mode: _requested(cost, at))
     return cost.equations.get(quantity)

@@ -16,7 +16,7 @@ from itertools import pairwise
 from keymark.harness.store.units import Unit
 from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration, FittedEquation, SeenError
-from keymark.reports.plan.formulas import REQUESTS, other
+from keymark.reports.plan.formulas import POINT_QUERIES, REQUESTS, other
 
 _COVERED = 0.95
 _WIDER = 0.5
@@ -58,7 +58,8 @@ class Prediction:
     Attributes:
         index: its name.
         metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes`, `index_bytes`,
-            `memory_bytes`, `bootstrap_s`, `cost_month`, and those of `REQUESTS`, of a write.
+            `memory_bytes`, `bootstrap_s`, `point_query_s`, `point_query_spark_s`, `cost_month`, and
+            those of `REQUESTS`, of a write.
         unit: base unit; of money the currency.
         estimate: value and range.
         extrapolated: the workload is outside of what was calibrated.
@@ -90,8 +91,8 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
             **({"memory_bytes": _exact(memory(at))} if memory else {}),
             "bootstrap_s": quantity(calibration, "bootstrap", index, at),
             **{
-                kind: quantity(calibration, kind, index, at)
-                for kind in REQUESTS
+                kind if kind in REQUESTS else f"{kind}_s": quantity(calibration, kind, index, at)
+                for kind in (*POINT_QUERIES, *REQUESTS)
                 if any(name.startswith(f"{kind}/") for name in calibration.equations)
             },
         }

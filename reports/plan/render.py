@@ -34,6 +34,8 @@ COLUMNS = (
     ("index_bytes", "storage"),
     ("memory_bytes", "task memory"),
     ("bootstrap_s", "to build"),
+    ("point_query_s", "one record"),
+    ("point_query_spark_s", "one record by Spark"),
     ("get_requests", "GET"),
     ("head_requests", "HEAD"),
     ("list_requests", "LIST"),

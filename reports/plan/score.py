@@ -19,13 +19,14 @@ from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
 from keymark.reports.plan.calibration import Calibration, SeenError
 from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import REQUESTS, unit_of
+from keymark.reports.plan.formulas import POINT_QUERIES, REQUESTS, unit_of
 from keymark.reports.plan.observe import Observation, observations
 from keymark.reports.plan.predict import farthest, quantity
 
 TOLERATED = 0.10
 SCORED = (
     *("tag", "shuffle", "index", "write", "around", "index_bytes", "bootstrap", "lookup"),
+    *POINT_QUERIES,
     *REQUESTS,
 )
 

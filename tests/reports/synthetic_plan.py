@@ -43,6 +43,8 @@ TRUE = {
     "rows_ordered": 27.0,
     "keys_random": 41.0,
     "keys_ordered": 31.0,
+    "listed": 3e-5,
+    "once_lookup": 0.1,
     "written": 3.0,
     "asked": 1.5,
 }
@@ -60,8 +62,13 @@ def plan_run(
     indexes=INDEXES,
     on_store: bool = False,
     engine: str = "native",
+    on_one_load: bool = False,
 ) -> Path:
-    """Write a run of the axes of `calibrate`; on a store the requests of a write are counted."""
+    """Write a run of the axes of `calibrate`.
+
+    On a store the requests of a write are counted. With a shared load only `global_simple` and
+    `bucket` load their tables, and the record index is built upon files that are there.
+    """
     draw = random.Random(1)
     model = cost_model(engine)
     samples, cells = [], []
@@ -84,14 +91,18 @@ def plan_run(
             "rows": rows, "shape": shape, "batch": batch,
         })  # fmt: skip
         at = place(rows=rows, batch=batch, shape=shape, shards=shards, local=float(local))
-        shared = {"run_id": run_id, "cell": cell, "engine": engine, "index": index}
+        named = {"run_id": run_id, "cell": cell, "engine": engine, "index": index}
         for repetition in range(repetitions):
             disturbed = 1 + noise * draw.random()
-            numbered = shared | {"repetition": repetition}
+            numbered = named | {"repetition": repetition}
             said = _Truth(model, index, at, disturbed)
             samples += _upsert(numbered, said, on_store=on_store)
-        if batch == batches[0]:
-            samples += _load(shared | {"repetition": 0}, _Truth(model, index, at))
+        said = _Truth(model, index, at)
+        if batch == batches[0] and (not on_one_load or index in ("global_simple", "bucket")):
+            samples += _load(named | {"repetition": 0}, said)
+        elif batch == batches[0]:
+            step = {"step": "build_index", "round": 0, "repetition": 0, "metric": "index_bytes"}
+            samples.append(sample(**named, **step, value=said.of("index_bytes")))
     shapes = {
         "random": {"columns.uuid.kind": "uuid", "date_partitions": 10},
         "ordered": {"columns.uuid.kind": "uuid7", "date_partitions": 40},
@@ -158,7 +169,9 @@ def _upsert(shared, said, *, on_store):
     keys = asked(RunRecord.model_validate(INFO), said.at)
     quantity = "lookup" if said.model.name_of("lookup", said.index) else "tag"
     looked_up = said.disturbed * true(quantity, said.index, keys, said.model)
-    return [*made, sample(**shared, step="lookup", round=1, value=looked_up)]
+    made.append(sample(**shared, step="lookup", round=1, value=looked_up))
+    queried = said.seconds("point_query")
+    return [*made, sample(**shared, step="point_query", round=1, value=queried)]
 
 
 def _load(shared, said):

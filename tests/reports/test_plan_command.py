@@ -24,14 +24,14 @@ from keymark.reports.plan.answer import plan as answer
 from keymark.reports.plan.calibration import SeenError
 from keymark.reports.plan.constants import worded
 from keymark.reports.plan.decide import choose, crossovers
-from keymark.reports.plan.formulas import KEYMARK, QUANTITIES, unit_of
+from keymark.reports.plan.formulas import HUDI, KEYMARK, QUANTITIES, unit_of
 from keymark.reports.plan.predict import Estimate, beyond, distance_error, estimate, quantity
 from keymark.reports.plan.render import lines
 
 ROOT = Path(__file__).parents[2]
 METRICS = {
     "write_s", "tag_s", "added_s", "lookup_s", "shuffle_bytes", "index_bytes", "memory_bytes",
-    "bootstrap_s",
+    "bootstrap_s", "point_query_s",
 }  # fmt: skip
 
 
@@ -379,9 +379,10 @@ def test_constants_are_told_with_their_intervals(capsys, fitted):
 
 def test_every_amount_of_every_formula_has_words():
     for at in (place(rows=1e6, batch=1e4), place(rows=1e6, batch=1e4, shape="ordered")):
-        for name, index, mode in product(QUANTITIES, KEYMARK.known, (TASKS, THREADS)):
-            found = KEYMARK.amounts(name, index, at, mode)
-            assert all(worded(amount) != amount for amount in found)
+        for model in (KEYMARK, HUDI):
+            for name, index, mode in product(QUANTITIES, model.known, (TASKS, THREADS)):
+                found = model.amounts(name, index, at, mode)
+                assert all(worded(amount) != amount for amount in found)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import pytest
 from plan_cases import PRICES, plan
 from synthetic_plan import plan_run
 
-from keymark.indexes.workload import Workload
+from keymark.indexes.workload import Workload, rewritten
 from keymark.reports.plan import calibration
-from keymark.reports.plan.formulas import rewritten
 from keymark.reports.plan.regret import regrets
 from keymark.reports.plan.spans import Span
 
