@@ -31,6 +31,8 @@ POINT_QUERY = "point_query"
 POINT_QUERIES = (POINT_QUERY, "point_query_spark")
 """One record read by its key, as steps are named: as an engine's user reads it, and by Spark where
 that is another way."""
+WHOLE = "whole"
+"""The latency of a write, the sum of its parts: it has no equation."""
 QUANTITIES = (
     *("tag", "lookup", "index", "write", "around", "shuffle", "index_bytes", "bootstrap"),
     *POINT_QUERIES,

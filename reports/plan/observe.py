@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from keymark.harness.engines import NATIVE
+from keymark.harness.engines import NATIVE, hudi_version
 from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.indexes.spec import Amounts
 from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
@@ -22,6 +22,7 @@ from keymark.reports.plan.formulas import (
     IN_BYTES,
     POINT_QUERIES,
     REQUESTS,
+    WHOLE,
     CostModel,
     cost_model,
 )
@@ -93,6 +94,17 @@ def observations(run: Run, engine: str = NATIVE) -> Iterator[Observation]:
             yield from _of_point_queries(model, view, at)
 
 
+def engine_in(names: Iterable[str], engine: str) -> str:
+    """An engine if it is among names, or else the same release of Hudi with other tables.
+
+    Hudi's tables of version 6 can start from Keymark's files, which those of later versions cannot.
+    """
+    found = tuple(names)
+    release = hudi_version(engine)
+    alike = [name for name in found if release is not None and hudi_version(name) == release]
+    return engine if engine in found or not alike else alike[0]
+
+
 def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | None:
     """The workload of a cell that run.json lists; None where it does not say enough.
 
@@ -150,6 +162,7 @@ def _of_cell(
         "write": phases["write"],
         "index": phases["index"],
         "around": rest,
+        WHOLE: phases["total"],
         "shuffle": view.values(STEP, "tag", "shuffle_write_bytes"),
         **{kind: view.values(STEP, "total", kind) for kind in REQUESTS},
     }

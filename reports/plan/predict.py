@@ -2,8 +2,9 @@
 
 A range holds what the bootstrap draws say, widened by how far measured cells are off their fits.
 Outside of what was calibrated the draws part, and the prediction is marked extrapolated. There its
-range is widened by how far predictions were off at that distance, where a score has told; else the
-distance from the fit counts half as much again for each factor e beyond the calibrated range.
+range is widened by how far predictions were off at that distance, where a score has told: of that
+index, or else of the others. Where no score has met the quantity, the distance from the fit counts
+half as much again for each factor e beyond the calibrated range.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _SLACK = 1.01
 PARTS = ("tag", "index", "write", "around")
 """Whose times add up to the latency of a write."""
 _ADDED = ("tag", "index")
+BY_SCORES, BY_RULE = "scores", "rule of thumb"
+"""What ranges beyond the calibration are widened by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +143,17 @@ def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> E
     if fitted is None:
         return NOTHING
     far = farthest(calibration, at)
-    seen = [e for e in calibration.errors if (e.quantity, e.index) == (name, index)]
+    of_all = [each for each in calibration.errors if each.quantity == name]
+    seen = [each for each in of_all if each.index == index] or of_all
     return estimate(fitted, work, off=distance_error(fitted.spread, seen, far))
+
+
+def widened_by(calibration: Calibration, at: Workload) -> str:
+    """What ranges at a workload are widened by: BY_SCORES or BY_RULE; within: nothing."""
+    if not beyond(calibration.ranges, at):
+        return ""
+    scored = any(each.quantity in PARTS for each in calibration.errors)
+    return BY_SCORES if scored else BY_RULE
 
 
 def likely(calibration: Calibration, name: str, index: str, at: Workload) -> float:
