@@ -205,6 +205,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
         "options": made.choice.options,
         "why": made.choice.why,
         "ties": list(made.choice.ties),
+        "untold": [asdict(each) for each in made.choice.untold],
         "candidates": list(made.candidates),
         "index_share": made.index_share,
         "shards": made.shards and asdict(made.shards),

@@ -40,6 +40,8 @@ class FittedEquation:
         draws: the same, fitted to each bootstrap draw of the cells.
         spread: how far a measured cell is off its fit: a typical |log(measured / fitted)|.
         cells: how many cells it was fitted to.
+        limits: by amount, the constant with which it makes up a tenth of the cell where it weighs
+            most: a smaller one is not told by the cells. None: earlier versions did not note them.
     """
 
     amounts: tuple[str, ...]
@@ -47,10 +49,12 @@ class FittedEquation:
     draws: tuple[tuple[float, ...], ...]
     spread: float
     cells: int
+    limits: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse draws that do not go with the amounts."""
-        if any(len(draw) != len(self.amounts) for draw in (self.values, *self.draws)):
+        rows = (self.values, *self.draws, *([self.limits] if self.limits else []))
+        if any(len(row) != len(self.amounts) for row in rows):
             raise ValueError("an equation has another number of constants than amounts")
 
     def knows(self, mode: str) -> bool:
@@ -246,4 +250,5 @@ def _document(equation: FittedEquation) -> dict[str, Any]:
         "draws": [[float(f"{value:.5g}") for value in draw] for draw in equation.draws],
         "spread": float(f"{equation.spread:.5g}"),
         "cells": equation.cells,
+        "limits": [float(f"{value:.5g}") for value in equation.limits],
     }

@@ -129,6 +129,7 @@ def fit(cells: Sequence[Observation], model: CostModel) -> dict[str, FittedEquat
             place = columns.index(_column(each, name, shared))
             least[place] = 0.0 if model.of_hudi else floor(str(each.equation), name)
     best = robust_constants(table, measured, least)
+    limits = np.maximum(_limits(table, measured), best)
     amounts, values = _table(cells, columns, shared)
     fitted = np.maximum(amounts @ best, _LEAST)
     off = values / fitted
@@ -151,6 +152,7 @@ def fit(cells: Sequence[Observation], model: CostModel) -> dict[str, FittedEquat
             draws=tuple(tuple(map(float, draw[places])) for draw in draws),
             spread=float(np.median(np.abs(np.log(off[mine])))),
             cells=len(own),
+            limits=tuple(map(float, limits[places])),
         )
     return found
 
@@ -164,6 +166,12 @@ def _column(cell: Observation, amount: str, scans: Sequence[str]) -> str:
     """What a constant is known by in a fit: its amount, and whose it is if it is not shared."""
     shared = amount == _SCANNED and cell.equation in scans
     return amount if shared else f"{cell.equation} {amount}"
+
+
+def _limits(table: _Floats, measured: _Floats) -> _Floats:
+    """By column, the constant with which an amount is a tenth of the cell where it weighs most."""
+    heaviest = (table / measured[:, None]).max(axis=0)
+    return np.divide(_ORDINARY, heaviest, out=np.zeros_like(heaviest), where=heaviest > 0)
 
 
 def _medians(values: _Floats, works: npt.NDArray[np.int64]) -> _Floats:

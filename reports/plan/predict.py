@@ -25,7 +25,8 @@ _SLACK = 1.01
 
 PARTS = ("tag", "index", "write", "around")
 """Whose times add up to the latency of a write."""
-_ADDED = ("tag", "index")
+ADDED = ("tag", "index")
+"""Those that an index adds."""
 BY_SCORES, BY_RULE = "scores", "rule of thumb"
 """What ranges beyond the calibration are widened by."""
 
@@ -120,13 +121,13 @@ def _unit(metric: str) -> Unit:
 
 def added(calibration: Calibration, index: str, at: Workload) -> Estimate:
     """What an index adds to a write: tagging, and keeping itself up to date."""
-    parts = [quantity(calibration, part, index, at) for part in _ADDED]
+    parts = [quantity(calibration, part, index, at) for part in ADDED]
     return total(parts)
 
 
 def likely_added(calibration: Calibration, index: str, at: Workload) -> float:
     """The same without a range."""
-    return sum(likely(calibration, part, index, at) for part in _ADDED)
+    return sum(likely(calibration, part, index, at) for part in ADDED)
 
 
 def total(parts: Sequence[Estimate]) -> Estimate:
@@ -139,7 +140,7 @@ def total(parts: Sequence[Estimate]) -> Estimate:
 
 def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> Estimate:
     """One quantity of one index; zero where its formula says that there is nothing to do."""
-    fitted, work = _work(calibration, name, index, at)
+    fitted, work = work_of(calibration, name, index, at)
     if fitted is None:
         return NOTHING
     far = farthest(calibration, at)
@@ -158,11 +159,11 @@ def widened_by(calibration: Calibration, at: Workload) -> str:
 
 def likely(calibration: Calibration, name: str, index: str, at: Workload) -> float:
     """The value of a quantity. A range costs a hundred times as much: it asks all the draws."""
-    fitted, work = _work(calibration, name, index, at)
+    fitted, work = work_of(calibration, name, index, at)
     return 0.0 if fitted is None else max(0.0, _sum(fitted.values, _row(fitted, work)))
 
 
-def _work(
+def work_of(
     calibration: Calibration, name: str, index: str, at: Workload
 ) -> tuple[FittedEquation | None, Mapping[str, float]]:
     """The constants of a quantity and its amounts; no constants where it is nothing.

@@ -116,8 +116,11 @@ def regrets(
 
 
 def least_regretted(choice: Choice, over: Regrets | None, model: CostModel, at: Workload) -> Choice:
-    """The choice of the ranges' middle, turned to the index that is regretted least over them."""
-    if over is None or choice.recommended is None:
+    """The choice of the ranges' middle, turned to the index that is regretted least over them.
+
+    Where the middle recommends nothing, or not the cheapest index, what is known is too little.
+    """
+    if over is None or choice.recommended != choice.order[0]:
         return choice
     best = over.order[0]
     why = (

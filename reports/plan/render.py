@@ -211,6 +211,11 @@ def remarks(made: Plan) -> list[str]:
     if made.shards is not None:
         groups = made.shards
         said.append(f"{groups.index} index: {groups.count:,} file groups ({groups.why})")
+    said += [
+        f"{each.index} rests on what {each.words} costs, which this calibration cannot tell: up to "
+        f"{amount(each.seconds, Unit.SECONDS.value)} more; {each.run} would tell"
+        for each in made.choice.untold
+    ]
     return said
 
 
