@@ -7,6 +7,7 @@ far beyond them it may be most of the work. Then the answer names the run that w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from keymark.indexes.workload import Workload
@@ -44,15 +45,7 @@ class Untold:
 
 def untold(calibration: Calibration, index: str, at: Workload) -> Untold | None:
     """What is left open of what an index adds to a write; None where it is well known."""
-    left: dict[str, float] = {}
-    for part in ADDED:
-        fitted, work = work_of(calibration, part, index, at)
-        if fitted is None:
-            continue
-        for name, value, limit in zip(fitted.amounts, fitted.values, fitted.limits, strict=False):
-            more = (limit - value) * work.get(name, 0.0)
-            if more > 0:
-                left[name] = left.get(name, 0.0) + more
+    left = left_open(calibration, ADDED, index, at)
     seconds = sum(left.values())
     if seconds <= TOO_MUCH * likely_added(calibration, index, at):
         return None
@@ -62,8 +55,30 @@ def untold(calibration: Calibration, index: str, at: Workload) -> Untold | None:
         amount=most,
         words=worded(most),
         seconds=seconds,
-        run=" ".join([calibrating(calibration.engine), *_settings(calibration, most, at)]),
+        run=telling(calibration, most, at),
     )
+
+
+def left_open(
+    calibration: Calibration, quantities: Iterable[str], index: str, at: Workload
+) -> dict[str, float]:
+    """By amount, by how much quantities of an index may be more than is predicted."""
+    left: dict[str, float] = {}
+    for quantity in quantities:
+        fitted, work = work_of(calibration, quantity, index, at)
+        if fitted is None:
+            continue
+        # A calibration of an earlier version has no limits.
+        for name, value, limit in zip(fitted.amounts, fitted.values, fitted.limits, strict=False):
+            more = (limit - value) * work.get(name, 0.0)
+            if more > 0:
+                left[name] = left.get(name, 0.0) + more
+    return left
+
+
+def telling(calibration: Calibration, amount: str, at: Workload) -> str:
+    """The command of a run that would tell the constant of an amount."""
+    return " ".join([calibrating(calibration.engine), *_settings(calibration, amount, at)])
 
 
 def _settings(calibration: Calibration, amount: str, at: Workload) -> list[str]:
