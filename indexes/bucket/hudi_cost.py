@@ -11,6 +11,9 @@ from keymark.indexes.shared.cost import every_file
 from keymark.indexes.spec import TASKS, Equation, IndexCost
 from keymark.indexes.workload import Workload
 
+FILE_NAME_HEAP = 150
+"""Bytes of a file group's name and place in a JVM's heap."""
+
 
 def tag(at: Workload, _mode: str) -> dict[str, float]:
     """A hash for each key."""
@@ -24,5 +27,7 @@ HUDI_COST = IndexCost(
         # Releases from 1.0 on may leave out the files of other buckets: constants of its own.
         "point_query": Equation("point_query/bucket", lambda at, _mode: every_file(at)),
     },
+    # A file group's name is asked for each key, one after the other: nothing of the index is held.
+    memory=lambda at: at.reach * at.files * FILE_NAME_HEAP,
     options=cost.options,
 )

@@ -12,8 +12,8 @@ HoodieBackedTableMetadataWriter.streamWriteToMetadataPartitions.
 from __future__ import annotations
 
 from keymark.indexes.record import cost
-from keymark.indexes.shared.cost import one_file
-from keymark.indexes.shared.hudi_cost import joined, looked_up
+from keymark.indexes.shared.cost import BLOCK_BYTES, one_file
+from keymark.indexes.shared.hudi_cost import LOCATION_HEAP, joined, key_heap, looked_up
 from keymark.indexes.spec import TASKS, Equation, IndexCost
 from keymark.indexes.workload import Workload, rewritten
 
@@ -28,6 +28,14 @@ def index(at: Workload, _mode: str) -> dict[str, float]:
     return {**cost.index(at, TASKS), "files": rewritten(at)}
 
 
+def memory(at: Workload) -> float:
+    """The keys that one file group is asked for, what it answers, and a block of its base file.
+
+    Log files of the file group, which are merged in memory, are left out.
+    """
+    return at.batch / at.shards * (key_heap(at) + LOCATION_HEAP) + BLOCK_BYTES
+
+
 HUDI_COST = IndexCost(
     equations={
         "tag": Equation("tag/record", tag),
@@ -38,6 +46,7 @@ HUDI_COST = IndexCost(
         "shuffle": Equation("shuffle/record", lambda at, _mode: joined(at)),
         "point_query": Equation("point_query/record", lambda at, _mode: one_file(at)),
     },
+    memory=memory,
     options=cost.options,
     fewest_shards=cost.fewest_shards,
 )

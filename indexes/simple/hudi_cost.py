@@ -7,10 +7,13 @@ HoodieKeyLocationFetchHandle.
 
 from __future__ import annotations
 
-from keymark.indexes.shared.hudi_cost import looked_up
+from keymark.indexes.shared.hudi_cost import LOCATION_HEAP, key_heap, looked_up
 from keymark.indexes.simple.cost import join_shuffle
 from keymark.indexes.spec import Equation, IndexCost
 from keymark.indexes.workload import Workload
+
+TASKS_OF_JOIN = 100
+"""`hoodie.simple.index.parallelism`, and that of the global one."""
 
 
 def simple_tag(at: Workload, *, reach: float) -> dict[str, float]:
@@ -21,6 +24,14 @@ def simple_tag(at: Workload, *, reach: float) -> dict[str, float]:
         "rows": reach * at.rows / at.cores,
         "keys": at.batch / at.cores,
     }
+
+
+def memory(at: Workload, *, reach: float) -> float:
+    """Keys and locations that one task joins the batch with.
+
+    It is a bound: Spark spills what does not fit, and takes longer.
+    """
+    return reach * at.rows / min(at.files, TASKS_OF_JOIN) * (key_heap(at) + LOCATION_HEAP)
 
 
 def hudi_simple_cost(*, is_global: bool) -> IndexCost:
@@ -38,5 +49,6 @@ def hudi_simple_cost(*, is_global: bool) -> IndexCost:
             "shuffle": Equation(
                 "shuffle/simple", lambda at, _mode: join_shuffle(at, reach=reach(at))
             ),
-        }
+        },
+        memory=lambda at: memory(at, reach=reach(at)),
     )

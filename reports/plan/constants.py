@@ -23,6 +23,7 @@ WORDS = MappingProxyType({
     "block_mb": "a decoded megabyte of the index",
     "pairs": "a pair of key and file",
     "rows": "a row",
+    "batch_mb": "a megabyte of the batch's rows",
     "row_mb": "a rewritten megabyte of rows",
     "sorted": "a row to sort, for each doubling of their number",
     "keys": "a key",

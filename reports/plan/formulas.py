@@ -33,13 +33,16 @@ POINT_QUERIES = (POINT_QUERY, "point_query_spark")
 that is another way."""
 WHOLE = "whole"
 """The latency of a write, the sum of its parts: it has no equation."""
+SHUFFLE_REST = "shuffle_rest"
+"""What a write shuffles beside tagging: Hudi combines rows, and deals them out to files, so."""
 QUANTITIES = (
-    *("tag", "lookup", "index", "write", "around", "shuffle", "index_bytes", "bootstrap"),
+    *("tag", "lookup", "index", "write", "around", "shuffle", SHUFFLE_REST),
+    *("index_bytes", "bootstrap"),
     *POINT_QUERIES,
     *REQUESTS,
 )
 """What is predicted of an index, in the order of the equations."""
-IN_BYTES = ("shuffle", "index_bytes")
+IN_BYTES = ("shuffle", SHUFFLE_REST, "index_bytes")
 """Those that are bytes; requests are counts, and the others are seconds."""
 
 _ASKED = ("files", "footers", "shards")
@@ -76,6 +79,11 @@ def _copied(at: Workload, mode: str, *, files: float, of: float) -> dict[str, fl
 def around(at: Workload, mode: str) -> dict[str, float]:
     """The rest of a write: read the table's state, combine the batch, commit, clean."""
     return {f"once_{mode}": 1.0, "files": at.files, "keys": at.batch}
+
+
+def dealt_out(at: Workload, _mode: str) -> dict[str, float]:
+    """All rows of a batch, more than once; with the record index its new entries as well."""
+    return {"once": 1.0, "batch_mb": at.batch * at.row_bytes / 1e6}
 
 
 def listed(at: Workload, mode: str) -> dict[str, float]:
@@ -203,8 +211,9 @@ def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FB
         for index, spec in _known(of_hudi).items():
             cost = spec.hudi_cost if of_hudi else spec.cost
             assert cost is not None
-            if of_hudi and quantity in POINT_QUERIES[1:]:
-                continue  # Hudi's users read by Spark
+            # Hudi's users read by Spark; Keymark's writes shuffle to tag, and in large batches.
+            if quantity in (POINT_QUERIES[1:] if of_hudi else (SHUFFLE_REST,)):
+                continue
             equation = _equation(quantity, spec, cost)
             if equation is None and quantity == "index" and of_hudi:
                 equation = _LISTED
@@ -218,6 +227,8 @@ def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | Non
         return _WRITE_LAID_OUT if spec.owns_layout else _WRITE
     if quantity == "around":
         return _AROUND
+    if quantity == SHUFFLE_REST:
+        return Equation(f"{quantity}/{spec.name}", dealt_out)
     if quantity in POINT_QUERIES:
         own = cost.equations.get(POINT_QUERY, _OPENED)
         return replace(own, name=own.name.replace(POINT_QUERY, quantity, 1))

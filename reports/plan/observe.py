@@ -22,6 +22,7 @@ from keymark.reports.plan.formulas import (
     IN_BYTES,
     POINT_QUERIES,
     REQUESTS,
+    SHUFFLE_REST,
     WHOLE,
     CostModel,
     cost_model,
@@ -157,15 +158,19 @@ def _of_cell(
         trial: whole - sum(phases[part].get(trial, 0.0) for part in ("tag", "write", "index"))
         for trial, whole in phases["total"].items()
     }
+    tagged, shuffled = (view.values(STEP, p, "shuffle_write_bytes") for p in ("tag", "total"))
     measured = {
         "tag": phases["tag"],
         "write": phases["write"],
         "index": phases["index"],
         "around": rest,
         WHOLE: phases["total"],
-        "shuffle": view.values(STEP, "tag", "shuffle_write_bytes"),
+        "shuffle": tagged,
         **{kind: view.values(STEP, "total", kind) for kind in REQUESTS},
     }
+    if model.of_hudi:
+        rest_of = {trial: whole - tagged.get(trial, 0.0) for trial, whole in shuffled.items()}
+        measured[SHUFFLE_REST] = rest_of
     if load is not None:
         laid_out = view.index in model.known and model.known[view.index].owns_layout
         measured["bootstrap"] = load.values(LOAD, "total" if laid_out else "index", "wall_s")

@@ -17,7 +17,7 @@ from itertools import pairwise
 from keymark.harness.store.units import Unit
 from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration, FittedEquation, SeenError
-from keymark.reports.plan.formulas import POINT_QUERIES, REQUESTS, other
+from keymark.reports.plan.formulas import POINT_QUERIES, REQUESTS, SHUFFLE_REST, other
 
 _COVERED = 0.95
 _WIDER = 0.5
@@ -61,9 +61,10 @@ class Prediction:
 
     Attributes:
         index: its name.
-        metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes`, `index_bytes`,
-            `memory_bytes`, `bootstrap_s`, `point_query_s`, `point_query_spark_s`, `cost_month`, and
-            those of `REQUESTS`, of a write.
+        metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes` (of tagging),
+            `write_shuffle_bytes` (of all of a write), `index_bytes`, `memory_bytes`, `bootstrap_s`,
+            `point_query_s`, `point_query_spark_s`, `cost_month`, and those of `REQUESTS`, of a
+            write.
         unit: base unit; of money the currency.
         estimate: value and range.
         extrapolated: the workload is outside of what was calibrated.
@@ -85,19 +86,22 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
         parts = {part: quantity(calibration, part, index, at) for part in PARTS}
         asked = "lookup" if model.name_of("lookup", index) else "tag"
         memory = model.cost(index).memory
+        shuffled = quantity(calibration, "shuffle", index, at)
+        dealt_out = shuffled.plus(quantity(calibration, SHUFFLE_REST, index, at))
         measured = {
             "write_s": total(list(parts.values())),
             "tag_s": parts["tag"],
             "added_s": parts["tag"].plus(parts["index"]),
             "lookup_s": quantity(calibration, asked, index, at),
-            "shuffle_bytes": quantity(calibration, "shuffle", index, at),
+            "shuffle_bytes": shuffled,
+            **({"write_shuffle_bytes": dealt_out} if _has(calibration, SHUFFLE_REST) else {}),
             "index_bytes": _kept(calibration, index, at),
             **({"memory_bytes": _exact(memory(at))} if memory else {}),
             "bootstrap_s": quantity(calibration, "bootstrap", index, at),
             **{
                 kind if kind in REQUESTS else f"{kind}_s": quantity(calibration, kind, index, at)
                 for kind in (*POINT_QUERIES, *REQUESTS)
-                if any(name.startswith(f"{kind}/") for name in calibration.equations)
+                if _has(calibration, kind)
             },
         }
         made += [
@@ -111,6 +115,11 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
             for metric, estimate in measured.items()
         ]
     return made
+
+
+def _has(calibration: Calibration, name: str) -> bool:
+    """Whether a quantity was calibrated, of whatever index."""
+    return any(equation.startswith(f"{name}/") for equation in calibration.equations)
 
 
 def _unit(metric: str) -> Unit:

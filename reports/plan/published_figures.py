@@ -244,11 +244,11 @@ predictions were written to `{file}` before anybody looked for explanations.
 
 ## What is taken as given
 - The published runs: Hudi 0.14.0 on ten `m5.4xlarge` ({table.cores} cores), {table.rows:,.0f} rows
-  of {table.row_bytes:,.0f} bytes, batches of 200 MB ({table.batch:,.0f} rows), {table.shards:,} file
-  groups of the record index. For the query {queried.files:,.0f} file groups of 400 GB.
+  of {table.row_bytes:,.0f} bytes, batches of 200 MB ({table.batch:,.0f} rows), {table.shards:,}
+  file groups of the record index. For the query {queried.files:,.0f} file groups of 400 GB.
 - Not published, and assumed: {table.partitions:,} partition paths, {table.new_share:.0%} new rows
-  in a batch all over the table, keys of {table.key_bytes:.0f} bytes without order. For the query rows
-  of the same size ({queried.rows:,.0f} of them) and the same cluster.
+  in a batch all over the table, keys of {table.key_bytes:.0f} bytes without order. For the query
+  rows of the same size ({queried.rows:,.0f} of them) and the same cluster.
 - The calibration's machine has other cores and disks, and no network. Ratios of two indexes and
   bytes carry over, seconds only in their order of magnitude.
 """

@@ -32,6 +32,7 @@ COLUMNS = (
     ("tag_s", "tagging"),
     ("lookup_s", "lookup"),
     ("shuffle_bytes", "shuffle"),
+    ("write_shuffle_bytes", "whole shuffle"),
     ("index_bytes", "storage"),
     ("memory_bytes", "task memory"),
     ("bootstrap_s", "to build"),

@@ -24,13 +24,21 @@ from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
 from keymark.reports.plan.calibration import Calibration, SeenError
 from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import POINT_QUERIES, REQUESTS, WHOLE, CostModel, unit_of
+from keymark.reports.plan.formulas import (
+    POINT_QUERIES,
+    REQUESTS,
+    SHUFFLE_REST,
+    WHOLE,
+    CostModel,
+    unit_of,
+)
 from keymark.reports.plan.observe import Observation, engine_in, observations
 from keymark.reports.plan.predict import PARTS, Estimate, farthest, quantity, total
 
 TOLERATED = 0.10
 SCORED = (
-    *("tag", "shuffle", "index", "write", "around", WHOLE, "index_bytes", "bootstrap", "lookup"),
+    *("tag", "shuffle", SHUFFLE_REST, "index", "write", "around", WHOLE),
+    *("index_bytes", "bootstrap", "lookup"),
     *POINT_QUERIES,
     *REQUESTS,
 )

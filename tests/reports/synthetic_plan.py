@@ -44,6 +44,7 @@ TRUE = {
     "keys_random": 41.0,
     "keys_ordered": 31.0,
     "listed": 3e-5,
+    "batch_mb": 2e6,
     "once_lookup": 0.1,
     "written": 3.0,
     "asked": 1.5,
@@ -163,6 +164,9 @@ def _upsert(shared, said, *, on_store):
     made.append(sample(**shared, **step, value=whole))
     moved = said.of("shuffle")
     made.append(sample(**shared, **step, phase="tag", metric="shuffle_write_bytes", value=moved))
+    if said.model.of_hudi:
+        every = moved + said.of("shuffle_rest")
+        made.append(sample(**shared, **step, metric="shuffle_write_bytes", value=every))
     if on_store:
         kinds = ("get_requests", "put_requests")
         made += [sample(**shared, **step, metric=kind, value=said.of(kind)) for kind in kinds]

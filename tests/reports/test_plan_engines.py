@@ -48,6 +48,8 @@ def test_without_an_engine_the_answer_is_hudis_and_keymarks_stands_beside_it(cap
     found = json.loads(said)
     assert found["engine"] == HUDI
     assert found["calibration"]["name"] == "default"
+    metrics = {each["metric"] for each in found["predictions"]}
+    assert {"memory_bytes", "write_shuffle_bytes", "point_query_s"} <= metrics
     assert found["also"]["engine"] == "native"
     assert found["also"]["recommended"] in found["also"]["candidates"]
     assert "also" not in found["also"]

@@ -126,7 +126,7 @@ def test_constants_of_hudi_are_found_again(tmp_path):
     known = fit.calibrate(run, engine="hudi@1.2.0")
     at = place(rows=800_000, batch=32_000, shards=8)
     for index in ("record", "global_simple", "global_bloom", "bucket"):
-        for part in (*PARTS, "lookup", "shuffle", "point_query"):
+        for part in (*PARTS, "lookup", "shuffle", "shuffle_rest", "point_query"):
             expected = true(part, index, at, HUDI)
             said = quantity(known, part, index, at).value
             assert said == pytest.approx(expected, rel=0.02), (index, part)

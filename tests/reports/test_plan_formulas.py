@@ -261,5 +261,25 @@ def test_more_cores_are_never_more_work(at, work, factor):
 
 @given(workloads)
 def test_what_a_task_holds_is_finite(at):
-    for index in KEYMARK.known:
-        assert 0 < KEYMARK.cost(index).memory(at) < math.inf
+    for model in (KEYMARK, HUDI):
+        for index in model.known:
+            assert 0 < model.cost(index).memory(at) < math.inf
+
+
+def test_what_a_task_of_hudis_holds():
+    at = replace(SMALL, rows=2e9, batch=400_000, files=8_000, partitions=1_000, shards=1_000)
+    # A join has 100 tasks: 20,000,000 keys of 36 bytes each, and their locations.
+    assert HUDI.cost("global_simple").memory(at) == 2e7 * (36 + 120 + 136)
+    # 400 keys of a file group, and a block.
+    assert HUDI.cost("record").memory(at) == pytest.approx(400 * 292 + (1 << 20))
+    # Two keys for each of 8,000 files, a filter twice, 25 keys of a file.
+    held = 200_000 / touched(8_000, 200_000)
+    bloom = 8_000 * (2 * 156 + 150) + 2 * FILTER_BYTES + held * 156
+    assert HUDI.cost("global_bloom").memory(at) == pytest.approx(bloom)
+    assert HUDI.cost("bloom").memory(at) <= bloom
+
+
+def test_hudi_shuffles_the_batch_beside_tagging():
+    dealt_out = HUDI.amounts("shuffle_rest", "record", SMALL, TASKS)
+    assert dealt_out == {"once": 1, "batch_mb": pytest.approx(0.104)}
+    assert KEYMARK.name_of("shuffle_rest", "record") is None
