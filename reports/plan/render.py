@@ -191,7 +191,9 @@ def over_ranges(made: Regrets) -> list[str]:
     if len(made.good) > 1:
         said.append(f"  good choices all over the ranges: {', '.join(made.good)}")
     said += [
-        f"  {each.along} changes it: {each.low} at the low end, {each.high} at the high end"
+        f"  {each.along} changes it: {each.low} at the low end, where {each.high} costs "
+        f"{each.low_regret:.0%} of a write more; {each.high} at the high end, where {each.low} "
+        f"costs {each.high_regret:.0%} more"
         for each in made.changes
     ]
     return said
