@@ -20,11 +20,12 @@ from keymark.indexes.workload import Workload, files_for
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import REQUESTS
+from keymark.reports.plan.formulas import REQUESTS, SHUFFLE_REST
 from keymark.reports.plan.observe import asked, engine_in, planned
 from keymark.reports.plan.predict import Estimate, farthest
 from keymark.reports.plan.score import (
     AMONG,
+    LOOKUP,
     SCORED,
     common_place,
     estimate,
@@ -33,7 +34,8 @@ from keymark.reports.plan.score import (
 )
 from keymark.reports.render.text import clean
 
-_OF_LOOKUPS = "lookup"
+_SOMETIMES = (*REQUESTS, SHUFFLE_REST)
+"""What is predicted where it was calibrated, and else left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +152,9 @@ def _cell(calibration: Calibration, record: RunRecord, cell: CellRecord) -> Cell
     at = workload(calibration, record, cell)
     quantities = {}
     for name in SCORED:
-        here = asked(record, at) if name == _OF_LOOKUPS else at
+        here = asked(record, at) if name == LOOKUP else at
         said = estimate(calibration, name, cell.index, here)
-        if said is not None and (name not in REQUESTS or said.value):
+        if said is not None and (name not in _SOMETIMES or said.value):
             quantities[name] = said
     return CellAhead(
         cell=cell.cell,

@@ -36,9 +36,10 @@ from keymark.reports.plan.observe import Observation, engine_in, observations
 from keymark.reports.plan.predict import PARTS, Estimate, farthest, quantity, total
 
 TOLERATED = 0.10
+LOOKUP = "lookup"
 SCORED = (
     *("tag", "shuffle", SHUFFLE_REST, "index", "write", "around", WHOLE),
-    *("index_bytes", "bootstrap", "lookup"),
+    *("index_bytes", "bootstrap", LOOKUP),
     *POINT_QUERIES,
     *REQUESTS,
 )
@@ -161,8 +162,12 @@ class Predicted:
 
 
 def estimate(calibration: Calibration, name: str, index: str, at: Workload) -> Estimate | None:
-    """A quantity of an index, or the whole write; None where its constants were not calibrated."""
-    parts = PARTS if name == WHOLE else (name,)
+    """A quantity of an index, or the whole write; None where its constants were not calibrated.
+
+    A lookup without an equation of its own is tagging.
+    """
+    is_tagging = name == LOOKUP and calibration.model.name_of(name, index) is None
+    parts = PARTS if name == WHOLE else ("tag",) if is_tagging else (name,)
     equations = {calibration.model.equation_of(part, index, at) for part in parts} - {None}
     if not equations <= calibration.equations.keys():
         return None
@@ -256,7 +261,7 @@ def _compared(
 ) -> Iterable[_Pair]:
     for each in found:
         said = predictor.estimate(each.cell, each.quantity, each.index, each.at)
-        known = each.quantity == WHOLE or each.equation in calibration.equations
+        known = each.quantity in (WHOLE, LOOKUP) or each.equation in calibration.equations
         if said is not None and (known or not each.value):
             yield each, said
 

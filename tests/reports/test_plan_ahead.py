@@ -123,6 +123,16 @@ def test_predictions_that_are_none_are_one_clear_line(known, held, tmp_path, cha
         ahead.load(tmp_path / "absent.json", known)
 
 
+def test_a_lookup_that_is_tagging_is_scored_as_tagging(known, held):
+    """The record index has no equation of its own for lookups in Keymark."""
+    made = {(each.quantity, each.index): each for each in score(known, held).off}
+    assert made["lookup", "record"].cells == 12
+    assert made["lookup", "record"].error < 0.05
+    cells = ahead.predict(known, held[0].record).cells
+    assert all(cell.quantities["lookup"].value > 0 for cell in cells)
+    assert all("shuffle_rest" not in cell.quantities for cell in cells)
+
+
 def test_errors_are_told_by_distance_over_all_indexes(capsys, known, held, fitted):
     made = score(known, held)
     by_quantity = {each.quantity: each for each in made.distances}
