@@ -168,6 +168,8 @@ def package_answer(capsys, *words):
     return found, plan(capsys, *words)[1].strip().splitlines()
 
 
+PAIR = floors.floor("tag/bloom", "pairs")
+"""Seconds that a pair of a key and a filter costs at least."""
 README = ("--records", 2_000_000_000, "--batch", 400_000)
 
 
@@ -179,7 +181,7 @@ def test_no_constant_of_a_time_is_nothing():
         assert min(least) > 0
         for constants in (each.values, *each.draws):
             assert all(map(operator.ge, constants, least)), name
-    assert floors.floor("tag/bloom", "pairs") == 3.2e-8
+    assert PAIR >= 3.2e-8
 
 
 def test_a_saved_fit_of_nothing_is_raised_to_the_floor(fitted, tmp_path):
@@ -191,14 +193,14 @@ def test_a_saved_fit_of_nothing_is_raised_to_the_floor(fitted, tmp_path):
     path = tmp_path / "fit.json"
     path.write_text(json.dumps(document))
     found = calibration.load(path).equations["tag/bloom"]
-    assert {each[place] for each in (found.values, *found.draws)} == {3.2e-8}
+    assert {each[place] for each in (found.values, *found.draws)} == {PAIR}
 
 
 def test_checks_of_filters_are_paid_for(capsys):
-    """3.2 billion checks of 32 ns take 51 seconds on two cores."""
+    """3.2 billion checks take nearly a minute on two cores, or more."""
     found, _ = package_answer(capsys, *README, "--partitions", 10, "--files", 8_000)
     tags = {e["index"]: e["value"] for e in found["predictions"] if e["metric"] == "tag_s"}
-    assert tags["global_bloom"] > 400_000 * 8_000 * 3.2e-8 / 2
+    assert tags["global_bloom"] > 400_000 * 8_000 * PAIR / 2
 
 
 def test_there_is_no_single_winner_far_beyond_what_was_measured(capsys, fitted):
@@ -297,7 +299,7 @@ def test_ordered_keys_make_bloom_cheaper(capsys):
 
     random, ordered = tagging(), tagging("--ordered")
     # Random: 800 million pairs; ordered: 200,000 known keys, one file of 10 partitions each.
-    saved = (400_000 * 2_000 - 200_000 * 10) * 3.2e-8 / 2
+    saved = (400_000 * 2_000 - 200_000 * 10) * PAIR / 2
     assert random["global_bloom"] - ordered["global_bloom"] == pytest.approx(saved, rel=0.01)
     assert ordered["bloom"] < 0.9 * random["bloom"]
     assert ordered["record"] == random["record"]
