@@ -118,8 +118,10 @@ class _Task:
 
     def is_done(self, known: Calibration, save: Path | None) -> bool:
         """Do it, and keep what there is to keep; False where nothing is asked but to keep it."""
+        if self.predictions and not self.score:
+            raise ReportError("--predictions is for --score RUN, which it is compared with")
         if self.predict:
-            _predict(known, self.predict, save)
+            _predict(known, self.predict, save, as_json=self.as_json)
             return True
         if self.score:
             known = _score(known, self.score, self.predictions, as_json=self.as_json)
@@ -181,17 +183,18 @@ def _calibration(engine: str | None, names: Sequence[str], fit_rows: int | None)
     )
 
 
-def _predict(known: Calibration, scenario: str, save: Path | None) -> None:
+def _predict(known: Calibration, scenario: str, save: Path | None, *, as_json: bool) -> None:
     """Write down what is predicted of a scenario's cells, to be judged by after it has run."""
     from keymark.harness.scenario.planned import planned  # noqa: PLC0415
     from keymark.reports.plan import ahead  # noqa: PLC0415  not for a prediction of a table
 
     made = ahead.predict(known, planned(scenario))
-    if save is None:
+    if save is not None:
+        save.write_text(made.to_json(), encoding="utf-8")
+    if save is None or as_json:
         print(made.to_json(), end="")
-        return
-    save.write_text(made.to_json(), encoding="utf-8")
-    print(f"predictions of {len(made.cells)} cells for {made.engine}: {clean(save)}")
+    else:
+        print(f"predictions of {len(made.cells)} cells for {made.engine}: {clean(save)}")
 
 
 def _score(

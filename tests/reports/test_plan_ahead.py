@@ -76,6 +76,12 @@ def test_predictions_of_a_scenario_are_kept(capsys, fitted, tmp_path):
     assert {"tag", "whole", "lookup", "index_bytes", "point_query"} <= large.quantities.keys()
     settings = {(each.setting, each.among) for each in made.choices}
     assert len(settings) == 4
+    code, said = plan(capsys, *words, "--json")
+    assert code == 0
+    assert json.loads(said) == json.loads(path.read_text())
+    code, said = plan(capsys, "--calibration", fitted["fit"], "--predictions", path)
+    assert code == 2
+    assert "--predictions is for --score RUN" in said
     code, said = plan(capsys, "--calibration", fitted["fit"], "--predict", "no_such_scenario")
     assert code == 2
     assert said.startswith("error: ")
