@@ -13,7 +13,8 @@ from keymark.indexes.spec import Equation, IndexCost
 from keymark.indexes.workload import Workload
 
 TASKS_OF_JOIN = 100
-"""`hoodie.simple.index.parallelism`, and that of the global one."""
+"""`hoodie.global.simple.index.parallelism`; without the global, later releases take as many tasks
+as the batch has, which is not known here."""
 
 
 def simple_tag(at: Workload, *, reach: float) -> dict[str, float]:
