@@ -7,14 +7,10 @@ HoodieKeyLocationFetchHandle.
 
 from __future__ import annotations
 
-from keymark.indexes.shared.hudi_cost import LOCATION_HEAP, key_heap, looked_up
+from keymark.indexes.shared.hudi_cost import key_heap, looked_up
 from keymark.indexes.simple.cost import join_shuffle
 from keymark.indexes.spec import Equation, IndexCost
 from keymark.indexes.workload import Workload
-
-TASKS_OF_JOIN = 100
-"""`hoodie.global.simple.index.parallelism`; without the global, later releases take as many tasks
-as the batch has, which is not known here."""
 
 
 def simple_tag(at: Workload, *, reach: float) -> dict[str, float]:
@@ -27,12 +23,12 @@ def simple_tag(at: Workload, *, reach: float) -> dict[str, float]:
     }
 
 
-def memory(at: Workload, *, reach: float) -> float:
-    """Keys and locations that one task joins the batch with.
+def memory(at: Workload) -> float:
+    """The keys of a file, which 0.15 holds all at once; later releases read one after the other.
 
-    It is a bound: Spark spills what does not fit, and takes longer.
+    What is joined is left out: Spark spills it.
     """
-    return reach * at.rows / min(at.files, TASKS_OF_JOIN) * (key_heap(at) + LOCATION_HEAP)
+    return at.rows / at.files * key_heap(at)
 
 
 def hudi_simple_cost(*, is_global: bool) -> IndexCost:
@@ -51,5 +47,5 @@ def hudi_simple_cost(*, is_global: bool) -> IndexCost:
                 "shuffle/simple", lambda at, _mode: join_shuffle(at, reach=reach(at))
             ),
         },
-        memory=lambda at: memory(at, reach=reach(at)),
+        memory=memory,
     )

@@ -268,8 +268,8 @@ def test_what_a_task_holds_is_finite(at):
 
 def test_what_a_task_of_hudis_holds():
     at = replace(SMALL, rows=2e9, batch=400_000, files=8_000, partitions=1_000, shards=1_000)
-    # A join has 100 tasks: 20,000,000 keys of 36 bytes each, and their locations.
-    assert HUDI.cost("global_simple").memory(at) == 2e7 * (36 + 120 + 136)
+    # The keys of a file, 250,000 of 36 bytes.
+    assert HUDI.cost("global_simple").memory(at) == 250_000 * (36 + 120)
     # 400 keys of a file group, and a block.
     assert HUDI.cost("record").memory(at) == pytest.approx(400 * 292 + (1 << 20))
     # Two keys for each of 8,000 files, a filter twice, 25 keys of a file.
