@@ -114,8 +114,9 @@ class IndexCost:
     """What an index costs, as formulas.
 
     Attributes:
-        equations: by quantity: `tag`, `lookup`, `index`, `shuffle`, `index_bytes`, `bootstrap`. A
-            quantity without an equation is nothing; without `lookup`, a lookup is tagging.
+        equations: by quantity: `tag`, `lookup`, `index`, `shuffle`, `index_bytes`, `bootstrap`,
+            `point_query`. A quantity without an equation is nothing; without `lookup`, a lookup is
+            tagging; without `point_query`, a query by key opens all base files.
         weight: bytes of work of tagging, as the table's runner counts them.
         memory: bytes that the largest task holds; None where that is not known.
         index_bytes: bytes on storage where they follow from the formula alone.

@@ -81,6 +81,17 @@ def touched(places: float, draws: float) -> float:
     return -math.expm1(-draws / places) * places
 
 
+def rewritten(at: Workload) -> float:
+    """Base files that an upsert rewrites: F*(1 - e^(-u/F)), and those that take its new rows."""
+    if at.changed_files is not None:
+        return at.changed_files
+    updated = touched(at.files, at.updates) if at.updates else 0.0
+    if not at.inserts or at.file_bytes >= SMALL_FILE_BYTES:
+        return updated
+    chosen = min(touched(at.partitions, at.inserts), at.files)
+    return updated + chosen * (1 - updated / at.files)
+
+
 def files_for(rows: float, row_bytes: float, partitions: int) -> float:
     """The fewest base files that a table of so many rows has, at least one a partition path."""
     room = MAX_FILE_BYTES - FILTER_BYTES

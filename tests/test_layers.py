@@ -52,6 +52,8 @@ REPORTS_SEE = {
     "keymark.harness.redaction",
     # What Hudi's stages in an event log of the user's own were.
     "keymark.harness.measure.event_log",
+    # What a scenario will measure, of which predictions are written down before it runs.
+    "keymark.harness.scenario.planned",
     # Run folders by URL.
     "keymark.harness.store.run_folder_mirror",
 }

@@ -26,8 +26,13 @@ STACK_DEPTH = "spark.callstack.depth"
 """Java property: frames that Spark keeps of a stack. Its 20 do not reach the table's writer."""
 
 _HUDI = r"org\.apache\.hudi\."
+# The metadata table is merge-on-read, and takes rows that have places already ("prepped"). Those of
+# a merge-on-read table of the user's own go through the executors without that word.
+_TO_METADATA = (
+    r"\.action\.deltacommit\.(?!(?:BaseSpark|Spark(?:Upsert|Insert|BulkInsert|Delete))Delta)"
+)
 _STACKS: tuple[tuple[str, str], ...] = (
-    ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|\.action\.deltacommit\."),
+    ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|" + _TO_METADATA),
     ("prepare", r"HoodieWriteHelper\.deduplicateRecords|HoodieDeleteHelper\.deduplicateKeys"),
     ("tag", _HUDI + r"index\.|HoodieWriteHelper\.tag\b"),
     ("tag", r"HoodieJavaRDD\.isEmpty\([^\n]*\n[^\n]*HoodieDeleteHelper\.execute"),

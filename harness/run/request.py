@@ -14,17 +14,16 @@ from keymark.datasets.errors import DatasetError
 from keymark.harness.errors import HarnessError, RunFolderError
 from keymark.harness.measure import environment
 from keymark.harness.measure.counters import unfinished
-from keymark.harness.redaction import redact, redact_arguments, redact_document
+from keymark.harness.redaction import redact_arguments
 from keymark.harness.run import workload
 from keymark.harness.run.runner import TrialKey, complete_trials
 from keymark.harness.run.target import RunTarget, now
 from keymark.harness.run.until import LEAST, MOST, Until, widest_of
-from keymark.harness.scenario.matrix import expand
+from keymark.harness.scenario.planned import cell_records, describe
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.store.results import Sample
 from keymark.harness.store.run_record import (
     RUNNING,
-    CellRecord,
     MachineRecord,
     RunRecord,
     ScenarioRecord,
@@ -109,17 +108,7 @@ def _opened(request: Request) -> tuple[RunFolder, RunRecord]:
         started=now(),
         command=redact_arguments(environment.command()),
         scenario=ScenarioRecord.model_validate(described),
-        cells=[
-            CellRecord(
-                cell=cell.cell_id,
-                index=cell.index,
-                options=redact(cell.options),
-                rows=cell.data.rows,
-                shape=cell.data.shape,
-                batch=cell.data.batch,
-            )
-            for cell in expand(request.scenario)
-        ],
+        cells=cell_records(request.scenario),
         indexes={name: spec_data(measured_specs()[name]) for name in request.scenario.indexes},
         seeds={"dataset": request.scenario.dataset.seed},
         machine=MachineRecord.model_validate(
@@ -204,8 +193,3 @@ def past_samples(request: Request) -> list[Sample]:
     with contextlib.suppress(RunFolderError):
         return past.folder.samples() if past else []
     return []
-
-
-def describe(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as run.json holds it: JSON types only, secrets left out."""
-    return dict(redact_document(scenario.model_dump(mode="json")))

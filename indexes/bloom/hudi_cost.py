@@ -10,8 +10,12 @@ Source: HoodieBloomIndex, SparkHoodieBloomIndexHelper, HoodieKeyLookupHandle.
 from __future__ import annotations
 
 from keymark.indexes.bloom.cost import bloom_tag, candidates
+from keymark.indexes.shared.hudi_cost import key_heap, looked_up
 from keymark.indexes.spec import TASKS, Equation, IndexCost
-from keymark.indexes.workload import FILTER_BYTES, Workload
+from keymark.indexes.workload import FILTER_BYTES, Workload, touched
+
+RANGE_HEAP = 150
+"""Bytes of a `BloomIndexFileInfo` in a JVM's heap, with the file's id, beside its two keys."""
 
 
 def hudi_bloom_cost(*, is_global: bool) -> IndexCost:
@@ -26,11 +30,22 @@ def hudi_bloom_cost(*, is_global: bool) -> IndexCost:
     def shuffle(at: Workload, _mode: str) -> dict[str, float]:
         return {"once": 1.0, "pairs": candidates(at, files(at)), "keys": at.batch}
 
+    def memory(at: Workload) -> float:
+        """The ranges of all files in reach; a filter, as text and decoded; a file's own keys.
+
+        Pairs that are shuffled are left out: Spark spills them.
+        """
+        reach = 1.0 if is_global else at.reach
+        held = at.updates / max(touched(at.files, at.updates), 1.0)
+        ranges = reach * at.files * (2 * key_heap(at) + RANGE_HEAP)
+        return ranges + 2 * FILTER_BYTES + held * key_heap(at)
+
     return IndexCost(
         equations={
             "tag": Equation("tag/bloom", tag),
-            "lookup": Equation("lookup/bloom", tag),
+            "lookup": Equation("tag/bloom", lambda at, mode: looked_up(tag(at, mode))),
             "shuffle": Equation("shuffle/bloom", shuffle),
         },
+        memory=memory,
         index_bytes=lambda at: at.files * FILTER_BYTES,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from keymark.indexes.shared.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes
+from keymark.indexes.shared.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes, one_file
 from keymark.indexes.spec import Equation, IndexCost
 from keymark.indexes.workload import SHARD_BYTES, Workload, touched
 
@@ -99,6 +99,7 @@ COST = IndexCost(
         "index": Equation("index/record", index),
         "index_bytes": Equation("index_bytes/record", index_bytes),
         "bootstrap": Equation("bootstrap/record", bootstrap),
+        "point_query": Equation("point_query/record", lambda at, _mode: one_file(at)),
     },
     weight=weight,
     memory=memory,

@@ -32,6 +32,21 @@ def scan_memory(at: Workload) -> float:
     return asked_bytes(at) + at.rows / at.files * (at.key_bytes + 2 * SLOT_BYTES)
 
 
+def every_file(at: Workload) -> dict[str, float]:
+    """A query by key that no index answers: all base files are opened and their keys read.
+
+    Footers leave out the rows of files whose range does not hold the key: of keys that grow with
+    time all but those of one file in each partition path.
+    """
+    read = min(at.files, at.partitions) / at.files if at.ordered else 1.0
+    return {"once": 1.0, "files": at.files / at.cores, "rows": read * at.rows / at.cores}
+
+
+def one_file(at: Workload) -> dict[str, float]:
+    """A query by key that an index answers: one file is opened, found in the list of all."""
+    return {"once": 1.0, "listed": at.files}
+
+
 def entry_weight(at: Workload) -> float:
     """Bytes of a batch's keys as they are sent."""
     return at.batch * (at.key_bytes + SLOT_BYTES)

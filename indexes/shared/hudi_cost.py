@@ -8,7 +8,30 @@ Source: BaseSparkCommitActionExecutor, HoodieIndexUtils.tagGlobalLocationBackToR
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from keymark.indexes.workload import Workload
+
+KEY_HEAP = 120
+"""Bytes of a record key in a JVM's heap beside its characters: a string with its array (40), a
+`HoodieKey` (24) with its part of a pair (24) and of a list or map (32)."""
+LOCATION_HEAP = 136
+"""Of a `HoodieRecordGlobalLocation`: the object (40), a file id of 36 characters and an instant."""
+
+
+def key_heap(at: Workload) -> float:
+    """Bytes of a record key in a task's heap."""
+    return at.key_bytes + KEY_HEAP
+
+
+def looked_up(tagging: Mapping[str, float]) -> dict[str, float]:
+    """Tagging's work that starts as a lookup: one call, without the workload profile of a write.
+
+    A calibration asks for one number of keys, which tells no constant of a key. What is done to a
+    key, a row or a file is that of tagging.
+    """
+    rest = {name: amount for name, amount in tagging.items() if name != "once_tasks"}
+    return {"once_lookup": 1.0, **rest}
 
 
 def joined(at: Workload) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -23,8 +24,30 @@ from keymark.reports.plan.predict import PARTS, Estimate, quantity
 from keymark.reports.plan.render import worded
 from keymark.table.survey.model import TableSurvey
 
+_REST = "around"
 _WORTH = 0.1
 """Share of a write that another index must save to be advised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartCheck:
+    """A part of a write by an event log, and by the plan.
+
+    A log may hold more than one write, and has no time between stages: shares are compared.
+
+    Attributes:
+        part: `tag`, `index`, `write`, or `around` for all else.
+        seconds: of stages in the log.
+        share: of all of them.
+        planned: of one write, by the plan.
+        planned_share: the part's share of it.
+    """
+
+    part: str
+    seconds: float
+    share: float
+    planned: Estimate
+    planned_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +62,7 @@ class Advice:
         findings: what is urgent first.
         outlook: what changes as the table grows, a line each.
         log: the split of the user's own event log; None where none was given.
+        check: the plan beside it, part by part; none without both.
     """
 
     survey: TableSurvey
@@ -48,6 +72,7 @@ class Advice:
     findings: tuple[Finding, ...]
     outlook: tuple[str, ...]
     log: LogSplit | None = None
+    check: tuple[PartCheck, ...] = ()
 
 
 def advise(
@@ -65,14 +90,16 @@ def advise(
         plan = answer.plan(calibration, wish)
     better = plan and _better_index(plan, found)
     said = (*((better,) if better else ()), *findings(survey, found))
+    parts = _parts(plan, found)
     return Advice(
         survey=survey,
         situation=found,
         plan=plan,
-        parts=_parts(plan, found),
+        parts=parts,
         findings=said,
-        outlook=tuple(_outlook(survey, found.history)),
+        outlook=tuple(_outlook(survey, found.history, plan)),
         log=log,
+        check=_check(log, parts),
     )
 
 
@@ -107,7 +134,26 @@ def _parts(plan: Plan | None, found: Situation) -> dict[str, Estimate]:
     return {part: quantity(plan.calibration, part, name, at) for part in PARTS}
 
 
-def _outlook(survey: TableSurvey, history: History | None) -> list[str]:
+def _check(log: LogSplit | None, parts: Mapping[str, Estimate]) -> tuple[PartCheck, ...]:
+    """Each part of the plan beside what an event log has of it."""
+    if log is None or not parts:
+        return ()
+    seconds = {part: log.seconds.get(part, 0.0) for part in parts}
+    seconds[_REST] = log.whole - sum(seconds.values())
+    planned = sum(each.value for each in parts.values()) or 1.0
+    return tuple(
+        PartCheck(
+            part=part,
+            seconds=seconds[part],
+            share=seconds[part] / (log.whole or 1.0),
+            planned=said,
+            planned_share=said.value / planned,
+        )
+        for part, said in parts.items()
+    )
+
+
+def _outlook(survey: TableSurvey, history: History | None, plan: Plan | None) -> list[str]:
     """When the answer changes as the table grows."""
     grows = history.rows_a_day if history else None
     if grows is None or grows <= 0:
@@ -120,6 +166,14 @@ def _outlook(survey: TableSurvey, history: History | None) -> list[str]:
             said.append(
                 f"the {len(index.shards):,} file groups of the record index have room for "
                 f"{room:,.0f} keys more (at {SHARD_KEYS:,} each): {room / grows:,.0f} days"
+            )
+    for each in plan.crossovers if plan else ():
+        if each.along == "rows" and each.at > survey.rows:
+            first, last = (max(rows - survey.rows, 0) / grows for rows in (each.low, each.high))
+            said.append(
+                f"from about {each.at:,.0f} rows on {each.above} adds less to a write than "
+                f"{each.below}: in {(each.at - survey.rows) / grows:,.0f} days "
+                f"({first:,.0f} to {last:,.0f})"
             )
     return said
 
@@ -143,6 +197,7 @@ def document(made: Advice) -> dict[str, Any]:
         "findings": [asdict(each) for each in made.findings],
         "parts": {part: asdict(each) for part, each in made.parts.items()},
         "outlook": list(made.outlook),
-        "event_log": made.log and asdict(made.log),
+        "event_log": made.log
+        and {**asdict(made.log), "check": [asdict(each) for each in made.check]},
         "plan": made.plan and answer.document(made.plan),
     }

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from keymark.harness.store.units import Unit
-from keymark.reports.advise.advice import Advice
+from keymark.reports.advise.advice import Advice, PartCheck
 from keymark.reports.advise.findings import Finding, Urgency
 from keymark.reports.advise.history import History
 from keymark.reports.advise.log_split import LogSplit
 from keymark.reports.plan import render as plan_text
-from keymark.reports.plan.predict import Estimate
 from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.text import clean
 from keymark.table.survey.model import TableSurvey
@@ -51,7 +50,7 @@ def lines(made: Advice) -> list[str]:
             for name, part in made.parts.items()
         ]
     if made.log is not None:
-        said += ["", *_log(made.log, made.parts)]
+        said += ["", *_log(made.log, made.check)]
     if made.outlook:
         said += ["", "as it grows"]
         said += [f"  {line}" for line in made.outlook]
@@ -145,8 +144,8 @@ def _index(made: Advice) -> str:
     return said
 
 
-def _log(log: LogSplit, parts: Mapping[str, Estimate]) -> list[str]:
-    """The split of an event log, and the plan's share of tagging beside it."""
+def _log(log: LogSplit, check: Sequence[PartCheck]) -> list[str]:
+    """The split of an event log, and the plan beside it."""
     whole = log.whole or 1.0
     said = [f"where the time of Hudi's stages in {clean(log.path)} went"]
     for phase, seconds in log.seconds.items():
@@ -157,12 +156,12 @@ def _log(log: LogSplit, parts: Mapping[str, Estimate]) -> list[str]:
     if log.untold_seconds:
         took = amount(log.untold_seconds, Unit.SECONDS.value)
         said.append(f"  {log.untold_seconds / whole:4.0%}  other stages: {took}")
-    planned = sum(each.value for each in parts.values())
-    if planned and "tag" in log.seconds:
-        said.append(
-            f"  finding the records is {log.seconds['tag'] / whole:.0%} of these stages; the plan "
-            f"says {parts['tag'].value / planned:.0%} of a write"
-        )
+    said += ["the plan beside these stages, of one write"] if check else []
+    said += [
+        f"  {_PART_WORDS[each.part]}: {each.share:.0%} of the stages, planned "
+        f"{each.planned_share:.0%}: {plan_text.worded(each.planned, Unit.SECONDS.value)}"
+        for each in check
+    ]
     return said
 
 

@@ -16,8 +16,8 @@ from keymark.reports.errors import ReportError
 from keymark.reports.gate.run_numbers import Key
 from keymark.reports.history.series import History, differing_work, number_history
 from keymark.reports.model import facts, projection, tables
+from keymark.reports.model.measures import Measure
 from keymark.reports.model.projection import Run
-from keymark.reports.model.tables import Measure
 from keymark.reports.render.text import clean
 
 

@@ -11,8 +11,8 @@ from statistics import median
 
 from pydantic import BaseModel, ConfigDict
 
+from keymark.reports.model.measures import BY_KEY, Measure
 from keymark.reports.model.projection import UPSERT, CellView, Trial, has_one_repetition
-from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from keymark.reports.model import tables
 from keymark.reports.model.cell_pairs import cell_pairs
+from keymark.reports.model.measures import Measure
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import Measure
 from keymark.reports.render.text import clean
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
 

@@ -11,7 +11,13 @@ from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, shards_for
 from keymark.reports.plan.inputs import Inputs
-from keymark.reports.plan.predict import Estimate, Prediction, beyond, predictions
+from keymark.reports.plan.predict import (
+    Estimate,
+    Prediction,
+    beyond,
+    predictions,
+    widened_by,
+)
 from keymark.reports.plan.price import Bill, Prices
 from keymark.reports.plan.price_list import REQUEST_KINDS, Quote, RequestKind
 from keymark.reports.plan.regret import Regrets, least_regretted, regrets
@@ -199,6 +205,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
         "options": made.choice.options,
         "why": made.choice.why,
         "ties": list(made.choice.ties),
+        "untold": [asdict(each) for each in made.choice.untold],
         "candidates": list(made.candidates),
         "index_share": made.index_share,
         "shards": made.shards and asdict(made.shards),
@@ -224,6 +231,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
             "machine": made.calibration.where,
             "runs": list(made.calibration.runs),
             "extrapolated": made.outside,
+            "widened_by": widened_by(made.calibration, at) or None,
         },
         **({"also": document(also)} if also else {}),
     }

@@ -40,6 +40,8 @@ class FittedEquation:
         draws: the same, fitted to each bootstrap draw of the cells.
         spread: how far a measured cell is off its fit: a typical |log(measured / fitted)|.
         cells: how many cells it was fitted to.
+        limits: by amount, the constant with which it makes up a tenth of the cell where it weighs
+            most: a smaller one is not told by the cells. None: earlier versions did not note them.
     """
 
     amounts: tuple[str, ...]
@@ -47,10 +49,12 @@ class FittedEquation:
     draws: tuple[tuple[float, ...], ...]
     spread: float
     cells: int
+    limits: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse draws that do not go with the amounts."""
-        if any(len(draw) != len(self.amounts) for draw in (self.values, *self.draws)):
+        rows = (self.values, *self.draws, *([self.limits] if self.limits else []))
+        if any(len(row) != len(self.amounts) for row in rows):
             raise ValueError("an equation has another number of constants than amounts")
 
     def knows(self, mode: str) -> bool:
@@ -107,7 +111,7 @@ class Calibration:
 
     def __post_init__(self) -> None:
         """Refuse engines without a cost model, and ranges that nothing can be compared with."""
-        if self.engine != NATIVE and hudi_name(self.engine) is None:
+        if not can_fit(self.engine):
             raise ValueError(f"there is no engine {clean(self.engine)} to calibrate")
         if set(RANGED) - self.ranges.keys() or not all(
             high > 0 for _, high in self.ranges.values()
@@ -154,6 +158,11 @@ class Calibration:
         return "\n".join(["{", *lines, '  "equations": {', ",\n".join(made), "  }", "}", ""])
 
 
+def can_fit(engine: str) -> bool:
+    """Whether there is a cost model of an engine."""
+    return engine == NATIVE or hudi_name(engine) is not None
+
+
 def shipped() -> dict[str, Path]:
     """The calibrations that the package brings, by engine: Keymark's own first, then Hudi's."""
     hudis = [path.stem for path in FOLDER.glob("hudi@*.json") if hudi_name(path.stem)]
@@ -194,7 +203,7 @@ def load_for(engine: str | None, path: Path | None = None) -> Calibration:
 
 
 def load(path: Path = DEFAULT) -> Calibration:
-    """Read a calibration; constants below the least that a kernel takes are raised to it.
+    """Read a calibration; constants of Keymark's below the least that a kernel takes are raised.
 
     Raises:
         ReportError: it cannot be read, is damaged, or of another version.
@@ -218,7 +227,7 @@ def load(path: Path = DEFAULT) -> Calibration:
     return replace(
         found,
         equations={
-            name: _raised(name, each)
+            name: each if found.model.of_hudi else _raised(name, each)
             for name, each in found.equations.items()
             if name in found.model.equation_names()
         },
@@ -241,4 +250,5 @@ def _document(equation: FittedEquation) -> dict[str, Any]:
         "draws": [[float(f"{value:.5g}") for value in draw] for draw in equation.draws],
         "spread": float(f"{equation.spread:.5g}"),
         "cells": equation.cells,
+        "limits": [float(f"{value:.5g}") for value in equation.limits],
     }

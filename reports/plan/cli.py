@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from keymark.harness.engines import NATIVE
@@ -51,6 +51,8 @@ def plan(
     prices: flags.Prices = None,
     writes_per_day: flags.WritesPerDay = None,
     score: flags.Score = None,
+    predictions: flags.Predictions = None,
+    predict: flags.Predict = None,
     constants: flags.Constants = False,
     save: flags.Save = None,
     html: flags.Html = None,
@@ -58,28 +60,26 @@ def plan(
 ) -> None:
     """Predict what each index costs for a table, and recommend one; or score predictions."""
     known = _calibration(engine, calibration_ or [], fit_rows)
-    if score:
-        known = _score(known, score, as_json=as_json)
-    elif constants:
-        _constants(known, as_json=as_json)
-    if save is not None:
-        save.write_text(known.to_json(), encoding="utf-8")
-    if score or constants or (save and (records is None or batch is None)):
+    task = _Task(predict, score or (), predictions, constants=constants, as_json=as_json)
+    if task.is_done(known, save):
         return
     if records is None or batch is None:
-        raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
+        if save is None:
+            raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
+        return
     said = {
         "records": records,
         "batch": batch,
         "partitions": partitions,
         "executors": executors,
         "cores": _cores(cores, machine, known),
+        "files": files,
         "row_bytes": row_bytes or Span.of(known.row_bytes),
         "key_bytes": key_bytes or Span.of(known.key_bytes),
         "new_share": new_share,
     }
     inputs = Inputs(
-        spans=said | ({"files": files} if files else {}),
+        spans={name: span for name, span in said.items() if span is not None},
         shards=shards or 0,
         buckets=buckets,
         ordered=ordered,
@@ -96,6 +96,40 @@ def plan(
     chosen = engine is None and not calibration_ and known.engine != NATIVE
     also = answer.plan(calibration.load(), wish, inputs) if chosen else None
     _tell(answer.plan(known, wish, inputs), also, html, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is asked of a calibration, instead of a plan with it.
+
+    Attributes:
+        predict: a scenario whose cells are to be predicted.
+        score: runs that its predictions are to be compared with.
+        predictions: a file of those that are judged.
+        constants: whether its constants are to be told.
+        as_json: whether in JSON.
+    """
+
+    predict: str | None
+    score: Sequence[str]
+    predictions: Path | None
+    constants: bool
+    as_json: bool
+
+    def is_done(self, known: Calibration, save: Path | None) -> bool:
+        """Do it, and keep what there is to keep; False where nothing is asked but to keep it."""
+        if self.predictions and not self.score:
+            raise ReportError("--predictions is for --score RUN, which it is compared with")
+        if self.predict:
+            _predict(known, self.predict, save, as_json=self.as_json)
+            return True
+        if self.score:
+            known = _score(known, self.score, self.predictions, as_json=self.as_json)
+        elif self.constants:
+            _constants(known, as_json=self.as_json)
+        if save is not None:
+            save.write_text(known.to_json(), encoding="utf-8")
+        return bool(self.score or self.constants)
 
 
 def _cores(cores: Span | None, machine: Machine | None, known: Calibration) -> Span:
@@ -121,7 +155,7 @@ def _tell(made: answer.Plan, also: answer.Plan | None, html: Path | None, *, as_
     if html is not None:
         from keymark.reports.plan import page  # noqa: PLC0415  templates, only for a page
 
-        html.write_text(page.html(made), encoding="utf-8")
+        html.write_text(page.html(made, also), encoding="utf-8")
     if as_json:
         print(json.dumps(answer.document(made, also), indent=2, allow_nan=False))
         return
@@ -144,19 +178,41 @@ def _calibration(engine: str | None, names: Sequence[str], fit_rows: int | None)
     from keymark.reports.plan import fit  # noqa: PLC0415  numpy and scipy, only for a fit
 
     runs = projection.load(paths)
-    return fit.calibrate(runs, engine=engine or NATIVE, most_rows=fit_rows or math.inf)
+    return fit.calibrate(
+        runs, engine=engine or fit.only_engine(runs), most_rows=fit_rows or math.inf
+    )
 
 
-def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> Calibration:
+def _predict(known: Calibration, scenario: str, save: Path | None, *, as_json: bool) -> None:
+    """Write down what is predicted of a scenario's cells, to be judged by after it has run."""
+    from keymark.harness.scenario.planned import planned  # noqa: PLC0415
+    from keymark.reports.plan import ahead  # noqa: PLC0415  not for a prediction of a table
+
+    made = ahead.predict(known, planned(scenario))
+    if save is not None:
+        save.write_text(made.to_json(), encoding="utf-8")
+    if save is None or as_json:
+        print(made.to_json(), end="")
+    else:
+        print(f"predictions of {len(made.cells)} cells for {made.engine}: {clean(save)}")
+
+
+def _score(
+    known: Calibration, names: Sequence[str], predictions: Path | None, *, as_json: bool
+) -> Calibration:
     """Print the score, and note what it found: the largest table, and errors by distance."""
     from keymark.reports.model import projection  # noqa: PLC0415
-    from keymark.reports.plan import score  # noqa: PLC0415  not for a prediction
+    from keymark.reports.plan import ahead, score  # noqa: PLC0415  not for a prediction
 
-    made = score.score(known, projection.load([run_folder_mirror.local(name) for name in names]))
+    told = ahead.load(predictions, known) if predictions else None
+    runs = projection.load([run_folder_mirror.local(name) for name in names])
+    made = score.score(known, runs, told)
     if as_json:
         print(json.dumps(score.document(made), indent=2, allow_nan=False))
     else:
-        print_table(*render.score_table(made))
+        print_table(*render.score_table(made.off))
+        print("\nof all indexes, by distance")
+        print_table(*render.score_table(made.distances))
         print_lines(render.score_lines(made))
     rows = max(known.scored_rows, made.largest_rows)
     return replace(known, scored_rows=rows, errors=score.with_errors(known.errors, made))

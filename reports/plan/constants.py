@@ -18,10 +18,12 @@ WORDS = MappingProxyType({
     "once": "starting",
     "shards": "a file group of the index",
     "files": "a file",
+    "listed": "a file in the table's list",
     "footers": "a footer, or a filter",
     "block_mb": "a decoded megabyte of the index",
     "pairs": "a pair of key and file",
     "rows": "a row",
+    "batch_mb": "a megabyte of the batch's rows",
     "row_mb": "a rewritten megabyte of rows",
     "sorted": "a row to sort, for each doubling of their number",
     "keys": "a key",
@@ -35,6 +37,7 @@ WORDS = MappingProxyType({
 _KINDS = MappingProxyType({
     "tasks": "in tasks",
     "threads": "in threads",
+    "lookup": "in a lookup",
     "random": "keys without order",
     "ordered": "keys that grow",
 })  # fmt: skip

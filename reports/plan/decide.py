@@ -2,20 +2,22 @@
 
 Indexes are compared by what they add to a write: tagging, and keeping themselves up to date. The
 rest of a write is the same for all of them. An index is recommended unless all ranges overlap, or
-the table is far larger than all that the constants were fitted to or compared with.
+the table is far larger than all that the constants were fitted to or compared with. One that rests
+on a constant which the calibration cannot tell is not recommended over one that is well known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from keymark.indexes.workload import Workload, files_for
 from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.formulas import CostModel
-from keymark.reports.plan.predict import added, beyond, likely_added
+from keymark.reports.plan.predict import Estimate, added, beyond, likely_added
+from keymark.reports.plan.untold import Untold, untold
 
 FAR = 100.0
 """Beyond so many times the largest table that was measured there is no single winner."""
@@ -36,6 +38,7 @@ class Choice:
         ties: indexes whose ranges overlap with that of the best.
         why: one sentence.
         options: to set for it.
+        untold: what the calibration cannot tell of indexes that are not well known there.
     """
 
     recommended: str | None
@@ -43,6 +46,7 @@ class Choice:
     ties: tuple[str, ...]
     why: str
     options: dict[str, str]
+    untold: tuple[Untold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,7 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
     """
     costs = {index: added(calibration, index, at) for index in candidates}
     order = sorted(candidates, key=lambda index: costs[index].value)
+    open_ = {index: found for index in order if (found := untold(calibration, index, at))}
     best = order[0]
     ties = tuple(each for each in order[1:] if costs[each].overlaps(costs[best]))
     far = at.rows / calibration.largest_rows
@@ -104,6 +109,10 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
         )
     elif len(ties) == len(order) - 1:
         why = _undecided(calibration, at, order)
+    elif (known := _well_known(order, costs, open_)) is not None:
+        told = True
+        why = _doubtful(open_[best], costs[best], known, costs[known])
+        best = known
     else:
         told = True
         factor = costs[order[1]].value / max(costs[best].value, 1e-9)
@@ -114,6 +123,27 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
         ties=ties,
         why=why,
         options=options_of(calibration.model, best, at) if told else {},
+        untold=tuple(open_.values()),
+    )
+
+
+def _well_known(
+    order: Sequence[str], costs: Mapping[str, Estimate], open_: Mapping[str, Untold]
+) -> str | None:
+    """The first well known index, where the cheapest one may cost more for all that is known."""
+    cheapest = order[0]
+    known = next((index for index in order if index not in open_), None)
+    if cheapest not in open_ or known is None:
+        return None
+    most = costs[cheapest].value + open_[cheapest].seconds
+    return known if most > costs[known].value else None
+
+
+def _doubtful(doubt: Untold, cost: Estimate, known: str, known_cost: Estimate) -> str:
+    return (
+        f"{doubt.index} is predicted to add less ({cost.value:.3g} s to a write, {known} "
+        f"{known_cost.value:.3g} s), but this calibration cannot tell what {doubt.words} costs it, "
+        f"which may be {doubt.seconds:.3g} s more: {doubt.run} would tell"
     )
 
 

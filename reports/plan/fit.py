@@ -25,10 +25,17 @@ from scipy.optimize import nnls
 from keymark.harness.engines import NATIVE
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run
-from keymark.reports.plan.calibration import RANGED, Calibration, FittedEquation, calibrating
+from keymark.reports.plan.calibration import (
+    RANGED,
+    Calibration,
+    FittedEquation,
+    calibrating,
+    can_fit,
+)
 from keymark.reports.plan.floors import floor
 from keymark.reports.plan.formulas import CostModel, cost_model
 from keymark.reports.plan.observe import Observation, observations, pooled
+from keymark.reports.render.text import clean
 
 DRAWS = 60
 _SEED = 1
@@ -86,6 +93,22 @@ def calibrate(
     )
 
 
+def only_engine(runs: Sequence[Run]) -> str:
+    """The engine whose cells runs have; Keymark's own where they have none that can be fitted.
+
+    Raises:
+        ReportError: they have cells of several.
+    """
+    fitted = {cell.engine: None for run in runs for cell in run.cells if can_fit(cell.engine)}
+    if len(fitted) > 1:
+        names = ", ".join(run.name for run in runs)
+        raise ReportError(
+            f"{names}: there are cells of {', '.join(map(clean, fitted))}; --engine says whose "
+            "constants are asked for"
+        )
+    return next(iter(fitted), NATIVE)
+
+
 def _enough(found: Sequence[Observation], name: str) -> list[Observation]:
     """The cells of an equation; none where its kinds of work are fewer than its amounts."""
     cells = [each for each in found if each.equation == name]
@@ -106,6 +129,7 @@ def fit(cells: Sequence[Observation], model: CostModel) -> dict[str, FittedEquat
             place = columns.index(_column(each, name, shared))
             least[place] = 0.0 if model.of_hudi else floor(str(each.equation), name)
     best = robust_constants(table, measured, least)
+    limits = np.maximum(_limits(table, measured), best)
     amounts, values = _table(cells, columns, shared)
     fitted = np.maximum(amounts @ best, _LEAST)
     off = values / fitted
@@ -128,6 +152,7 @@ def fit(cells: Sequence[Observation], model: CostModel) -> dict[str, FittedEquat
             draws=tuple(tuple(map(float, draw[places])) for draw in draws),
             spread=float(np.median(np.abs(np.log(off[mine])))),
             cells=len(own),
+            limits=tuple(map(float, limits[places])),
         )
     return found
 
@@ -141,6 +166,12 @@ def _column(cell: Observation, amount: str, scans: Sequence[str]) -> str:
     """What a constant is known by in a fit: its amount, and whose it is if it is not shared."""
     shared = amount == _SCANNED and cell.equation in scans
     return amount if shared else f"{cell.equation} {amount}"
+
+
+def _limits(table: _Floats, measured: _Floats) -> _Floats:
+    """By column, the constant with which an amount is a tenth of the cell where it weighs most."""
+    heaviest = (table / measured[:, None]).max(axis=0)
+    return np.divide(_ORDINARY, heaviest, out=np.zeros_like(heaviest), where=heaviest > 0)
 
 
 def _medians(values: _Floats, works: npt.NDArray[np.int64]) -> _Floats:

@@ -149,6 +149,19 @@ Score = Annotated[
         metavar="RUN", help="compare predictions with this run, a path or URL; repeatable"
     ),
 ]
+Predictions = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="with --score: judge the predictions that --predict has written here"
+    ),
+]
+Predict = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCENARIO",
+        help="predict all cells of a scenario before it runs; --save keeps them for --score",
+    ),
+]
 FitRows = Annotated[
     int | None,
     typer.Option(
@@ -158,6 +171,8 @@ FitRows = Annotated[
 Constants = Annotated[
     bool, typer.Option("--constants", help="print the calibration's constants with their intervals")
 ]
-Save = Annotated[Path | None, typer.Option(help="keep the fit of --calibration here")]
+Save = Annotated[
+    Path | None, typer.Option(help="keep the fit of --calibration here, or what --predict says")
+]
 Html = Annotated[Path | None, typer.Option(help="write a page with charts to this file")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]

@@ -21,17 +21,28 @@ from types import MappingProxyType
 from keymark.harness.engines import hudi_version
 from keymark.harness.store.units import Unit
 from keymark.indexes.installed import specs
+from keymark.indexes.shared.cost import every_file
 from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
-from keymark.indexes.workload import SMALL_FILE_BYTES, Workload, touched
+from keymark.indexes.workload import Workload, rewritten, touched
 
 REQUESTS = (*("get_requests", "head_requests", "list_requests", "put_requests", "delete_requests"),)
 """Requests of a write to a store, as metrics are named."""
+POINT_QUERY = "point_query"
+POINT_QUERIES = (POINT_QUERY, "point_query_spark")
+"""One record read by its key, as steps are named: as an engine's user reads it, and by Spark where
+that is another way."""
+WHOLE = "whole"
+"""The latency of a write, the sum of its parts: it has no equation."""
+SHUFFLE_REST = "shuffle_rest"
+"""What a write shuffles beside tagging: Hudi combines rows, and deals them out to files, so."""
 QUANTITIES = (
-    *("tag", "lookup", "index", "write", "around", "shuffle", "index_bytes", "bootstrap"),
+    *("tag", "lookup", "index", "write", "around", "shuffle", SHUFFLE_REST),
+    *("index_bytes", "bootstrap"),
+    *POINT_QUERIES,
     *REQUESTS,
 )
 """What is predicted of an index, in the order of the equations."""
-IN_BYTES = ("shuffle", "index_bytes")
+IN_BYTES = ("shuffle", SHUFFLE_REST, "index_bytes")
 """Those that are bytes; requests are counts, and the others are seconds."""
 
 _ASKED = ("files", "footers", "shards")
@@ -40,17 +51,6 @@ _ASKED = ("files", "footers", "shards")
 _JOIN_ROW_BYTES = 36
 _RESULT_BYTES = 60
 _NEW_ROW_BYTES = 100
-
-
-def rewritten(at: Workload) -> float:
-    """Base files that an upsert rewrites: F*(1 - e^(-u/F)), and those that take its new rows."""
-    if at.changed_files is not None:
-        return at.changed_files
-    updated = touched(at.files, at.updates) if at.updates else 0.0
-    if not at.inserts or at.file_bytes >= SMALL_FILE_BYTES:
-        return updated
-    chosen = min(touched(at.partitions, at.inserts), at.files)
-    return updated + chosen * (1 - updated / at.files)
 
 
 def write(at: Workload, mode: str) -> dict[str, float]:
@@ -81,6 +81,11 @@ def around(at: Workload, mode: str) -> dict[str, float]:
     return {f"once_{mode}": 1.0, "files": at.files, "keys": at.batch}
 
 
+def dealt_out(at: Workload, _mode: str) -> dict[str, float]:
+    """All rows of a batch, more than once; with the record index its new entries as well."""
+    return {"once": 1.0, "batch_mb": at.batch * at.row_bytes / 1e6}
+
+
 def listed(at: Workload, mode: str) -> dict[str, float]:
     """Hudi's metadata table under an index that is not in it: the names of the new files."""
     return {f"once_{mode}": 1.0, "files": rewritten(at)}
@@ -89,6 +94,7 @@ def listed(at: Workload, mode: str) -> dict[str, float]:
 _WRITE, _WRITE_LAID_OUT = Equation("write/all", write), Equation("write/all", write_laid_out)
 _AROUND = Equation("around/all", around)
 _LISTED = Equation("index/files", listed)
+_OPENED = Equation("point_query/all", lambda at, _mode: every_file(at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +211,9 @@ def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FB
         for index, spec in _known(of_hudi).items():
             cost = spec.hudi_cost if of_hudi else spec.cost
             assert cost is not None
+            # Hudi's users read by Spark; Keymark's writes shuffle to tag, and in large batches.
+            if quantity in (POINT_QUERIES[1:] if of_hudi else (SHUFFLE_REST,)):
+                continue
             equation = _equation(quantity, spec, cost)
             if equation is None and quantity == "index" and of_hudi:
                 equation = _LISTED
@@ -218,6 +227,11 @@ def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | Non
         return _WRITE_LAID_OUT if spec.owns_layout else _WRITE
     if quantity == "around":
         return _AROUND
+    if quantity == SHUFFLE_REST:
+        return Equation(f"{quantity}/{spec.name}", dealt_out)
+    if quantity in POINT_QUERIES:
+        own = cost.equations.get(POINT_QUERY, _OPENED)
+        return replace(own, name=own.name.replace(POINT_QUERY, quantity, 1))
     if quantity in REQUESTS:
         return Equation(f"{quantity}/{spec.name}", lambda at, _mode: _requested(cost, at))
     return cost.equations.get(quantity)

@@ -2,25 +2,35 @@
 
 A value is the median of its repetitions: what its user will usually see. (The fastest is lower the
 more repetitions there are.) Only first upserts of freshly loaded tables are observed:
-later ones meet log blocks and files that the formulas leave out.
+later ones meet log blocks and files that the formulas leave out. Where tables share a load
+(`table.shared_load`) they have the files of the table that was loaded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from keymark.harness.engines import NATIVE
+from keymark.harness.engines import NATIVE, hudi_version
 from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.indexes.spec import Amounts
 from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.plan.formulas import IN_BYTES, REQUESTS, CostModel, cost_model
+from keymark.reports.plan.formulas import (
+    IN_BYTES,
+    POINT_QUERIES,
+    REQUESTS,
+    SHUFFLE_REST,
+    WHOLE,
+    CostModel,
+    cost_model,
+)
 
 STEP = "upsert_1"
 LOAD = "bulk_insert"
+BUILD = "build_index"
 GROWING_KINDS = ("uuid7", "sequence", "ulid")
 """Kinds of keys that grow with time."""
 
@@ -72,27 +82,54 @@ def observations(run: Run, engine: str = NATIVE) -> Iterator[Observation]:
     """All that the verified cells of an engine tell in a run."""
     model = cost_model(engine)
     listed = {each.cell: each for each in run.record.cells or ()}
-    views = {view.cell: view for view in run.cells if view.verified and view.engine == engine}
-    loads = _loads(views)
-    for cell, view in views.items():
-        load = loads.get(_table(cell))
-        if cell not in listed or load is None:
+    verified = [view for view in run.cells if view.verified]
+    loads = [view for view in verified if view.values(LOAD, "total", "files_written")]
+    for view in verified:
+        load = _load_of(view, loads)
+        if view.engine != engine or view.cell not in listed or load is None:
             continue
-        at = workload(run.record, listed[cell], load)
+        at = workload(run.record, listed[view.cell], load)
         if at is not None:
-            yield from _of_cell(model, view, at, load if cell == load.cell else None)
+            yield from _of_cell(model, view, at, load if view is load else None)
             yield from _of_lookup(model, view, asked(run.record, at))
+            yield from _of_point_queries(model, view, at)
+
+
+def engine_in(names: Iterable[str], engine: str) -> str:
+    """An engine if it is among names, or else the same release of Hudi with other tables.
+
+    Hudi's tables of version 6 can start from Keymark's files, which those of later versions cannot.
+    """
+    found = tuple(names)
+    release = hudi_version(engine)
+    alike = [name for name in found if release is not None and hudi_version(name) == release]
+    return engine if engine in found or not alike else alike[0]
 
 
 def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | None:
-    """The workload of a cell that run.json lists; None where it does not say enough."""
-    data = record.scenario.dataset
+    """The workload of a cell that run.json lists; None where it does not say enough.
+
+    Args:
+        record: what run.json says.
+        cell: one of its cells.
+        load: the cell that has the numbers of its table's load.
+    """
     files = median(load.values(LOAD, "total", "files_written").values() or [0.0])
-    batch = cell.batch or data.batch_rows
-    if not cell.rows or not files or not batch:
-        return None
-    settings = data.settings_of(cell.shape)
     stored = median(load.values(LOAD, "write", "bytes_written").values() or [0.0])
+    if not cell.rows or not files:
+        return None
+    row_bytes = max((stored - files * FILTER_BYTES) / cell.rows, 1.0)
+    return planned(record, cell, files=files, row_bytes=row_bytes)
+
+
+def planned(record: RunRecord, cell: CellRecord, *, files: float, row_bytes: float) -> Workload:
+    """The workload of a cell whose table has so many files, with rows of so many bytes.
+
+    Of runs without batches, which only read, a batch is one key.
+    """
+    data = record.scenario.dataset
+    batch = cell.batch or data.batch_rows or 1
+    settings = data.settings_of(cell.shape)
     own = settings.get("date_partitions")
     partitions = own if isinstance(own, int) else data.partitions or 1
     share = 0.5 if data.update_share is None else data.update_share
@@ -106,7 +143,7 @@ def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | 
         shards=int(cell.options.get(f"{_PREFIX}min.filegroup.count", 10)),
         buckets=partitions * int(cell.options.get("hoodie.bucket.index.num.buckets", 256)),
         new_share=1.0 - share,
-        row_bytes=max((stored - files * FILTER_BYTES) / cell.rows, 1.0),
+        row_bytes=row_bytes,
         ordered=any(value in GROWING_KINDS for value in settings.values()),
         local_bytes=float(cell.options.get("keymark.local.bytes", LOCAL_BYTES)),
         broadcast_bytes=_size(conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")),
@@ -121,18 +158,25 @@ def _of_cell(
         trial: whole - sum(phases[part].get(trial, 0.0) for part in ("tag", "write", "index"))
         for trial, whole in phases["total"].items()
     }
+    tagged, shuffled = (view.values(STEP, p, "shuffle_write_bytes") for p in ("tag", "total"))
     measured = {
         "tag": phases["tag"],
         "write": phases["write"],
         "index": phases["index"],
         "around": rest,
-        "shuffle": view.values(STEP, "tag", "shuffle_write_bytes"),
+        WHOLE: phases["total"],
+        "shuffle": tagged,
         **{kind: view.values(STEP, "total", kind) for kind in REQUESTS},
     }
+    if model.of_hudi:
+        rest_of = {trial: whole - tagged.get(trial, 0.0) for trial, whole in shuffled.items()}
+        measured[SHUFFLE_REST] = rest_of
     if load is not None:
         laid_out = view.index in model.known and model.known[view.index].owns_layout
         measured["bootstrap"] = load.values(LOAD, "total" if laid_out else "index", "wall_s")
         measured["index_bytes"] = load.values(LOAD, "index", "bytes_written")
+    else:
+        measured["index_bytes"] = view.values(BUILD, "total", "index_bytes")
     for quantity, found in measured.items():
         values = tuple(found.values())
         if values and (quantity in IN_BYTES or min(values) > 0):
@@ -150,6 +194,13 @@ def _of_lookup(model: CostModel, view: CellView, at: Workload) -> Iterator[Obser
     values = tuple(view.values("lookup", "total", "wall_s").values())
     if values and min(values) > 0:
         yield _observed(model, view, "lookup", at, values)
+
+
+def _of_point_queries(model: CostModel, view: CellView, at: Workload) -> Iterator[Observation]:
+    for step in POINT_QUERIES:
+        values = tuple(view.values(step, "total", "wall_s").values())
+        if values and min(values) > 0 and model.name_of(step, view.index):
+            yield _observed(model, view, step, at, values)
 
 
 def pooled(found: Iterable[Observation]) -> list[Observation]:
@@ -182,13 +233,30 @@ def _observed(
     )
 
 
-def _loads(views: Mapping[str, CellView]) -> dict[str, CellView]:
-    """The cell that loaded each table: of those that share one, the one with the load's numbers."""
-    return {
-        _table(cell): view
-        for cell, view in views.items()
-        if view.values(LOAD, "total", "files_written")
-    }
+def _load_of(view: CellView, loads: Sequence[CellView]) -> CellView | None:
+    """The cell that has the numbers of the load that a cell's table began with.
+
+    It is the one of its own table with the smallest batch. A table that started from another one's
+    load, as only those do whose index leaves the files as they are, has that of the same rows.
+
+    Args:
+        view: the cell.
+        loads: cells that have numbers of a load.
+    """
+    own = [each for each in loads if _table(each.cell) == _table(view.cell)]
+    if own or view.spec.owns_layout:
+        return own[-1] if own else None
+    alike = [
+        each
+        for each in loads
+        if (each.data.shape, each.data.rows) == (view.data.shape, view.data.rows)
+        and not each.spec.owns_layout
+    ]
+
+    def unlike(each: CellView) -> tuple[bool, bool]:
+        return each.engine != view.engine, each.variant != view.variant
+
+    return min(alike, key=unlike, default=None)
 
 
 def _table(cell: str) -> str:

@@ -10,12 +10,18 @@ from keymark.reports.plan.curves import Curve, curves, svg
 from keymark.reports.sections.page import style, template
 
 
-def html(made: Plan) -> str:
-    """Render the page; everything foreign in it is escaped."""
+def html(made: Plan, also: Plan | None = None) -> str:
+    """Render the page; everything foreign in it is escaped.
+
+    Args:
+        made: the answer.
+        also: that of another engine, which is told where it recommends something else.
+    """
     heads, rows = render.table(made)
     return template("plan.html.j2").render(
         made=made,
         engine=render.about(made.calibration.engine),
+        beside=render.beside(made, also) if also else [],
         tie=render.tied(made.choice),
         remarks=render.remarks(made),
         css=style(),

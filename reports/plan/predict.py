@@ -2,8 +2,9 @@
 
 A range holds what the bootstrap draws say, widened by how far measured cells are off their fits.
 Outside of what was calibrated the draws part, and the prediction is marked extrapolated. There its
-range is widened by how far predictions were off at that distance, where a score has told; else the
-distance from the fit counts half as much again for each factor e beyond the calibrated range.
+range is widened by how far predictions were off at that distance, where a score has told: of that
+index, or else of the others. Where no score has met the quantity, the distance from the fit counts
+half as much again for each factor e beyond the calibrated range.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import pairwise
 from keymark.harness.store.units import Unit
 from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration, FittedEquation, SeenError
-from keymark.reports.plan.formulas import REQUESTS, other
+from keymark.reports.plan.formulas import POINT_QUERIES, REQUESTS, SHUFFLE_REST, other
 
 _COVERED = 0.95
 _WIDER = 0.5
@@ -24,7 +25,10 @@ _SLACK = 1.01
 
 PARTS = ("tag", "index", "write", "around")
 """Whose times add up to the latency of a write."""
-_ADDED = ("tag", "index")
+ADDED = ("tag", "index")
+"""Those that an index adds."""
+BY_SCORES, BY_RULE = "scores", "rule of thumb"
+"""What ranges beyond the calibration are widened by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,10 @@ class Prediction:
 
     Attributes:
         index: its name.
-        metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes`, `index_bytes`,
-            `memory_bytes`, `bootstrap_s`, `cost_month`, and those of `REQUESTS`, of a write.
+        metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes` (of tagging),
+            `write_shuffle_bytes` (of all of a write), `index_bytes`, `memory_bytes`, `bootstrap_s`,
+            `point_query_s`, `point_query_spark_s`, `cost_month`, and those of `REQUESTS`, of a
+            write.
         unit: base unit; of money the currency.
         estimate: value and range.
         extrapolated: the workload is outside of what was calibrated.
@@ -80,19 +86,22 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
         parts = {part: quantity(calibration, part, index, at) for part in PARTS}
         asked = "lookup" if model.name_of("lookup", index) else "tag"
         memory = model.cost(index).memory
+        shuffled = quantity(calibration, "shuffle", index, at)
+        dealt_out = shuffled.plus(quantity(calibration, SHUFFLE_REST, index, at))
         measured = {
             "write_s": total(list(parts.values())),
             "tag_s": parts["tag"],
             "added_s": parts["tag"].plus(parts["index"]),
             "lookup_s": quantity(calibration, asked, index, at),
-            "shuffle_bytes": quantity(calibration, "shuffle", index, at),
+            "shuffle_bytes": shuffled,
+            **({"write_shuffle_bytes": dealt_out} if _has(calibration, SHUFFLE_REST) else {}),
             "index_bytes": _kept(calibration, index, at),
             **({"memory_bytes": _exact(memory(at))} if memory else {}),
             "bootstrap_s": quantity(calibration, "bootstrap", index, at),
             **{
-                kind: quantity(calibration, kind, index, at)
-                for kind in REQUESTS
-                if any(name.startswith(f"{kind}/") for name in calibration.equations)
+                kind if kind in REQUESTS else f"{kind}_s": quantity(calibration, kind, index, at)
+                for kind in (*POINT_QUERIES, *REQUESTS)
+                if _has(calibration, kind)
             },
         }
         made += [
@@ -108,6 +117,11 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
     return made
 
 
+def _has(calibration: Calibration, name: str) -> bool:
+    """Whether a quantity was calibrated, of whatever index."""
+    return any(equation.startswith(f"{name}/") for equation in calibration.equations)
+
+
 def _unit(metric: str) -> Unit:
     if metric in REQUESTS:
         return Unit.COUNT
@@ -116,13 +130,13 @@ def _unit(metric: str) -> Unit:
 
 def added(calibration: Calibration, index: str, at: Workload) -> Estimate:
     """What an index adds to a write: tagging, and keeping itself up to date."""
-    parts = [quantity(calibration, part, index, at) for part in _ADDED]
+    parts = [quantity(calibration, part, index, at) for part in ADDED]
     return total(parts)
 
 
 def likely_added(calibration: Calibration, index: str, at: Workload) -> float:
     """The same without a range."""
-    return sum(likely(calibration, part, index, at) for part in _ADDED)
+    return sum(likely(calibration, part, index, at) for part in ADDED)
 
 
 def total(parts: Sequence[Estimate]) -> Estimate:
@@ -135,21 +149,30 @@ def total(parts: Sequence[Estimate]) -> Estimate:
 
 def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> Estimate:
     """One quantity of one index; zero where its formula says that there is nothing to do."""
-    fitted, work = _work(calibration, name, index, at)
+    fitted, work = work_of(calibration, name, index, at)
     if fitted is None:
         return NOTHING
     far = farthest(calibration, at)
-    seen = [e for e in calibration.errors if (e.quantity, e.index) == (name, index)]
+    of_all = [each for each in calibration.errors if each.quantity == name]
+    seen = [each for each in of_all if each.index == index] or of_all
     return estimate(fitted, work, off=distance_error(fitted.spread, seen, far))
+
+
+def widened_by(calibration: Calibration, at: Workload) -> str:
+    """What ranges at a workload are widened by: BY_SCORES or BY_RULE; within: nothing."""
+    if not beyond(calibration.ranges, at):
+        return ""
+    scored = any(each.quantity in PARTS for each in calibration.errors)
+    return BY_SCORES if scored else BY_RULE
 
 
 def likely(calibration: Calibration, name: str, index: str, at: Workload) -> float:
     """The value of a quantity. A range costs a hundred times as much: it asks all the draws."""
-    fitted, work = _work(calibration, name, index, at)
+    fitted, work = work_of(calibration, name, index, at)
     return 0.0 if fitted is None else max(0.0, _sum(fitted.values, _row(fitted, work)))
 
 
-def _work(
+def work_of(
     calibration: Calibration, name: str, index: str, at: Workload
 ) -> tuple[FittedEquation | None, Mapping[str, float]]:
     """The constants of a quantity and its amounts; no constants where it is nothing.

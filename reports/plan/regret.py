@@ -21,9 +21,14 @@ GOOD = 0.05
 """A choice that costs no more than this of any write is good."""
 _POINTS = {1: 9, 2: 5}
 _POINTS_OF_MORE = 3
+_MOST_IN_THREES = 6
+"""Of more ranges only the ends are looked at: three values of each of nine would be 19,683 places,
+which take seconds."""
 
 Place = Mapping[str, float]
 """Values of the inputs by name."""
+
+_Costs = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +50,21 @@ class Regret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An input along which another index adds least; the other inputs are in their middle."""
+    """An input along which another index adds least; the other inputs are in their middle.
+
+    Attributes:
+        along: the input.
+        low: the index that adds least at its low end.
+        high: the one at its high end.
+        low_regret: what `high` costs more at the low end, as a share of that write.
+        high_regret: what `low` costs more at the high end.
+    """
 
     along: str
     low: str
     high: str
+    low_regret: float
+    high_regret: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +108,30 @@ def regrets(
     if not ranges:
         return None
     middle = {name: span.middle for name, span in inputs.items()}
-    count = _POINTS.get(len(ranges), _POINTS_OF_MORE)
+    count = _POINTS.get(len(ranges), _POINTS_OF_MORE if len(ranges) <= _MOST_IN_THREES else 2)
     worst: dict[str, Regret] = {}
     for values in product(*(span.points(count) for span in ranges.values())):
         place = dict(zip(ranges, values, strict=True))
         costs = _costs(calibration, workload(middle | place), indexes)
-        best = min(costs, key=lambda index: costs[index][0])
-        for index, (mine, whole) in costs.items():
-            regret = (mine - costs[best][0]) / whole if whole else 0.0
+        best = _cheapest(costs)
+        for index in costs:
+            regret = _more(costs, index)
             if index not in worst or regret > worst[index].worst:
                 worst[index] = Regret(index=index, worst=regret, at=place, better=best)
     changes = []
     for name, span in ranges.items():
         ends = [workload(middle | {name: end}) for end in (span.low, span.high)]
-        low, high = (_best(calibration, at, indexes) for at in ends)
-        changes += [Change(along=name, low=low, high=high)] if low != high else []
+        at_low, at_high = (_costs(calibration, at, indexes) for at in ends)
+        low, high = _cheapest(at_low), _cheapest(at_high)
+        if low != high:
+            change = Change(
+                along=name,
+                low=low,
+                high=high,
+                low_regret=_more(at_low, high),
+                high_regret=_more(at_high, low),
+            )
+            changes.append(change)
     return Regrets(
         ranges=ranges,
         order=tuple(sorted(worst.values(), key=lambda each: each.worst)),
@@ -116,8 +140,11 @@ def regrets(
 
 
 def least_regretted(choice: Choice, over: Regrets | None, model: CostModel, at: Workload) -> Choice:
-    """The choice of the ranges' middle, turned to the index that is regretted least over them."""
-    if over is None or choice.recommended is None:
+    """The choice of the ranges' middle, turned to the index that is regretted least over them.
+
+    Where the middle recommends nothing, or not the cheapest index, what is known is too little.
+    """
+    if over is None or choice.recommended != choice.order[0]:
         return choice
     best = over.order[0]
     why = (
@@ -141,6 +168,11 @@ def _costs(
     return costs
 
 
-def _best(calibration: Calibration, at: Workload, indexes: Sequence[str]) -> str:
-    costs = _costs(calibration, at, indexes)
+def _cheapest(costs: _Costs) -> str:
     return min(costs, key=lambda index: costs[index][0])
+
+
+def _more(costs: _Costs, index: str) -> float:
+    """What an index costs more than the cheapest one, as a share of its write."""
+    mine, whole = costs[index]
+    return (mine - costs[_cheapest(costs)][0]) / whole if whole else 0.0

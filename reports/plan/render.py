@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from keymark.harness.engines import NATIVE, hudi_name
@@ -11,10 +12,10 @@ from keymark.reports.plan.answer import Plan, counted, quotes, unpriced
 from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
-from keymark.reports.plan.predict import Estimate
+from keymark.reports.plan.predict import PARTS, Estimate
 from keymark.reports.plan.price_list import REQUEST_KINDS, Machine
 from keymark.reports.plan.regret import Regrets
-from keymark.reports.plan.score import Score
+from keymark.reports.plan.score import Off, Score, distance
 from keymark.reports.render.format_values import amount, digits
 
 _UNITS = frozenset(Unit)
@@ -31,9 +32,12 @@ COLUMNS = (
     ("tag_s", "tagging"),
     ("lookup_s", "lookup"),
     ("shuffle_bytes", "shuffle"),
+    ("write_shuffle_bytes", "whole shuffle"),
     ("index_bytes", "storage"),
     ("memory_bytes", "task memory"),
     ("bootstrap_s", "to build"),
+    ("point_query_s", "one record"),
+    ("point_query_spark_s", "one record by Spark"),
     ("get_requests", "GET"),
     ("head_requests", "HEAD"),
     ("list_requests", "LIST"),
@@ -103,6 +107,7 @@ def lines(made: Plan) -> list[str]:
     if made.outside:
         far = [f"{name} {factor:,.1f} times" for name, factor in made.outside.items()]
         said.append(f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}")
+        said.append(widening(made.calibration))
     said += costs(made)
     apart = [index for index in made.of("write_s") if index not in made.candidates]
     if apart:
@@ -110,6 +115,18 @@ def lines(made: Plan) -> list[str]:
         why = "not asked for" if named else "keys may change their partition (else: --keys-stay)"
         said.append(f"not compared: {', '.join(apart)}; {why}")
     return said
+
+
+def widening(calibration: Calibration) -> str:
+    """What ranges beyond a calibration are widened by."""
+    told = {distance(each.beyond) for each in calibration.errors if each.quantity in PARTS}
+    if not told:
+        return (
+            "widened by a rule of thumb: no score has told how far off predictions are out there "
+            "(--score RUN --save FILE keeps what a run shows)"
+        )
+    at = " and ".join(f"{10**power:,}" for power in sorted(told))
+    return f"widened by the errors that scores have seen about {at} times beyond the calibration"
 
 
 def costs(made: Plan) -> list[str]:
@@ -174,7 +191,9 @@ def over_ranges(made: Regrets) -> list[str]:
     if len(made.good) > 1:
         said.append(f"  good choices all over the ranges: {', '.join(made.good)}")
     said += [
-        f"  {each.along} changes it: {each.low} at the low end, {each.high} at the high end"
+        f"  {each.along} changes it: {each.low} at the low end, where {each.high} costs "
+        f"{each.low_regret:.0%} of a write more; {each.high} at the high end, where {each.low} "
+        f"costs {each.high_regret:.0%} more"
         for each in made.changes
     ]
     return said
@@ -195,6 +214,11 @@ def remarks(made: Plan) -> list[str]:
     if made.shards is not None:
         groups = made.shards
         said.append(f"{groups.index} index: {groups.count:,} file groups ({groups.why})")
+    said += [
+        f"{each.index} rests on what {each.words} costs, which this calibration cannot tell: up to "
+        f"{amount(each.seconds, Unit.SECONDS.value)} more; {each.run} would tell"
+        for each in made.choice.untold
+    ]
     return said
 
 
@@ -223,13 +247,13 @@ def constants_table(calibration: Calibration) -> tuple[list[str], list[list[str]
     return heads, rows
 
 
-def score_table(made: Score) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the errors."""
+def score_table(found: Sequence[Off]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of errors, by index or of all indexes."""
     heads = ["quantity", "index", "beyond", "cells", "median error", "worst", "in range", "noise"]
     rows = [
         [
             each.quantity,
-            each.index,
+            each.index or "all",
             f"{each.beyond:.3g}x" if each.beyond > 1 else "",
             str(each.cells),
             f"{each.error:.1%}",
@@ -237,7 +261,7 @@ def score_table(made: Score) -> tuple[list[str], list[list[str]]]:
             f"{each.within:.0%}",
             f"{each.noise:.0%}",
         ]
-        for each in made.off
+        for each in found
     ]
     return heads, rows
 
@@ -246,7 +270,7 @@ def score_lines(made: Score) -> list[str]:
     """What a score says in sentences."""
     low, high = made.factors
     told = f"{made.cells} cells, {made.outside} of them beyond the calibration"
-    said = [f"{told} ({low:.1f} to {high:.1f} times)"]
+    said = [f"{told} ({low:.1f} to {high:.1f} times), of {', '.join(made.engines)}"]
     for among in ("global", "all"):
         right, count, none = made.hits(among)
         if count + none:

@@ -4,39 +4,56 @@ An error is |predicted / measured - 1|. Where both are zero it is zero; where on
 Errors are told by distance from the calibration: within about 3 times, 10 times, 100 times.
 A choice is right if the recommended index, as measured, adds at most a tenth more to a write than
 the index that was measured to add least.
+
+What is judged are the predictions of a calibration, or those that were written down before the run
+(`ahead.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from keymark.harness.store.units import Unit
+from keymark.indexes.spec import IndexSpec
+from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
 from keymark.reports.plan.calibration import Calibration, SeenError
 from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import REQUESTS, unit_of
-from keymark.reports.plan.observe import Observation, observations
-from keymark.reports.plan.predict import farthest, quantity
+from keymark.reports.plan.formulas import (
+    POINT_QUERIES,
+    REQUESTS,
+    SHUFFLE_REST,
+    WHOLE,
+    CostModel,
+    unit_of,
+)
+from keymark.reports.plan.observe import Observation, engine_in, observations
+from keymark.reports.plan.predict import PARTS, Estimate, farthest, quantity, total
 
 TOLERATED = 0.10
+LOOKUP = "lookup"
 SCORED = (
-    *("tag", "shuffle", "index", "write", "around", "index_bytes", "bootstrap", "lookup"),
+    *("tag", "shuffle", SHUFFLE_REST, "index", "write", "around", WHOLE),
+    *("index_bytes", "bootstrap", LOOKUP),
+    *POINT_QUERIES,
     *REQUESTS,
 )
+AMONG = ("global", "all")
+"""What a choice is made among: the indexes that are right for any table, or all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Off:
-    """How far one quantity of one index was off, at one distance.
+    """How far one quantity was off, at one distance, of one index or of all.
 
     Attributes:
         quantity: `tag`, `shuffle`, ...
-        index: its index.
+        index: its index; empty: of all of them.
         beyond: how many times the farthest of the cells is beyond the calibrated range; 1 within.
         cells: that were compared.
         error: the median of the errors.
@@ -63,7 +80,7 @@ class ScoredChoice:
 
     Attributes:
         setting: what the cells have in common.
-        among: `global` or `all`.
+        among: a word of AMONG.
         recommended: by the plan; None where it recommended nothing.
         best: as measured.
         regret: what the recommended index added by what the best did; 0 without recommendation.
@@ -86,19 +103,24 @@ class Score:
     """All that was compared.
 
     Attributes:
+        engines: whose cells were compared with predictions of the calibration's engine: itself, or
+            the same release with tables of another version.
         cells: verified cells.
         outside: those whose workload is outside of what was calibrated.
         factors: by how many times they are, smallest and largest.
         largest_rows: of a table.
-        off: by quantity and index.
+        off: by quantity, index and distance.
+        distances: by quantity and distance, over all indexes.
         chosen: every choice.
     """
 
+    engines: tuple[str, ...]
     cells: int
     outside: int
     factors: tuple[float, float]
     largest_rows: float
     off: tuple[Off, ...]
+    distances: tuple[Off, ...]
     chosen: tuple[ScoredChoice, ...]
 
     def hits(self, among: str) -> tuple[int, int, int]:
@@ -108,34 +130,93 @@ class Score:
         return sum(each.right for each in made), len(made), len(every) - len(made)
 
 
-def score(calibration: Calibration, runs: Sequence[Run]) -> Score:
+class Predictor(Protocol):
+    """Whose predictions are judged."""
+
+    def estimate(self, cell: str, quantity: str, index: str, at: Workload) -> Estimate | None:
+        """A quantity of a cell; None where nothing is predicted."""
+
+    def recommended(
+        self, setting: str, among: str, at: Workload, indexes: Sequence[str]
+    ) -> str | None:
+        """The index that is recommended in a setting; None where none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The predictions of a calibration, made now."""
+
+    calibration: Calibration
+
+    def estimate(self, cell: str, quantity: str, index: str, at: Workload) -> Estimate | None:
+        """See `Predictor`."""
+        del cell
+        return estimate(self.calibration, quantity, index, at)
+
+    def recommended(
+        self, setting: str, among: str, at: Workload, indexes: Sequence[str]
+    ) -> str | None:
+        """See `Predictor`."""
+        del setting, among
+        return choose(self.calibration, at, indexes).recommended
+
+
+def estimate(calibration: Calibration, name: str, index: str, at: Workload) -> Estimate | None:
+    """A quantity of an index, or the whole write; None where its constants were not calibrated.
+
+    A lookup without an equation of its own is tagging.
+    """
+    is_tagging = name == LOOKUP and calibration.model.name_of(name, index) is None
+    parts = PARTS if name == WHOLE else ("tag",) if is_tagging else (name,)
+    equations = {calibration.model.equation_of(part, index, at) for part in parts} - {None}
+    if not equations <= calibration.equations.keys():
+        return None
+    return total([quantity(calibration, part, index, at) for part in parts])
+
+
+def score(
+    calibration: Calibration, runs: Sequence[Run], predictor: Predictor | None = None
+) -> Score:
     """Compare predictions with the verified cells of runs.
+
+    Args:
+        calibration: what the distances are told from.
+        runs: that measured.
+        predictor: whose predictions are judged; None: those of the calibration.
 
     Raises:
         ReportError: a run has only cells that the calibration was fitted to, or nothing to compare.
     """
+    predictor = predictor or Predicted(calibration)
     found = [each for run in runs for each in _unseen(calibration, run)]
     places = {each.cell: each.at for each in found if each.quantity == "tag"}
     if not places:
         raise ReportError(
             f"nothing to score: the runs have no verified upserts by {calibration.engine}"
         )
+    compared = list(_compared(calibration, found, predictor))
     factors = [farthest(calibration, at) for at in places.values()]
     return Score(
+        engines=tuple(dict.fromkeys(_engine(calibration, run) for run in runs)),
         cells=len(places),
         outside=sum(factor > 1 for factor in factors),
         factors=(min(factors), max(factors)),
         largest_rows=max(at.rows for at in places.values()),
-        off=tuple(_all_off(calibration, found)),
-        chosen=tuple(_choices(calibration, found)),
+        off=tuple(_grouped(calibration, compared, by_index=True)),
+        distances=tuple(_grouped(calibration, compared, by_index=False)),
+        chosen=tuple(_choices(calibration, found, predictor)),
     )
+
+
+def _engine(calibration: Calibration, run: Run) -> str:
+    return engine_in((cell.engine for cell in run.cells if cell.verified), calibration.engine)
 
 
 def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
     """What a run tells that the fit has not seen: of a run of the fit, its larger tables."""
     found = [
         each
-        for each in observations(run, calibration.engine)
+        for each in observations(run, _engine(calibration, run))
         if each.index in calibration.indexes and each.quantity in SCORED
     ]
     if run.run_id not in calibration.runs:
@@ -152,8 +233,8 @@ def with_errors(known: Sequence[SeenError], made: Score) -> tuple[SeenError, ...
 
     Of one quantity, index and distance that the score has met the earlier errors go.
     """
-    met = {(each.quantity, each.index, _distance(each.beyond)) for each in made.off}
-    kept = [e for e in known if (e.quantity, e.index, _distance(e.beyond)) not in met]
+    met = {(each.quantity, each.index, distance(each.beyond)) for each in made.off}
+    kept = [e for e in known if (e.quantity, e.index, distance(e.beyond)) not in met]
     found = [
         SeenError(
             quantity=each.quantity,
@@ -167,87 +248,125 @@ def with_errors(known: Sequence[SeenError], made: Score) -> tuple[SeenError, ...
     return (*kept, *found)
 
 
-def _distance(beyond: float) -> int:
+def distance(beyond: float) -> int:
     """0 within about 3 times the calibrated range, 1 around 10 times, 2 around 100 times."""
     return round(math.log10(beyond))
 
 
-def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable[Off]:
-    known = calibration.model.known
-    groups: dict[tuple[str, str, int], list[Observation]] = {}
+_Pair = tuple[Observation, Estimate]
+
+
+def _compared(
+    calibration: Calibration, found: Sequence[Observation], predictor: Predictor
+) -> Iterable[_Pair]:
     for each in found:
-        if each.equation in calibration.equations or not each.value:
-            distance = _distance(farthest(calibration, each.at))
-            groups.setdefault((each.quantity, each.index, distance), []).append(each)
-    ordered = sorted(groups, key=lambda k: (SCORED.index(k[0]), place_in(k[1], tuple(known)), k[2]))
+        said = predictor.estimate(each.cell, each.quantity, each.index, each.at)
+        known = each.quantity in (WHOLE, LOOKUP) or each.equation in calibration.equations
+        if said is not None and (known or not each.value):
+            yield each, said
+
+
+def _grouped(
+    calibration: Calibration, compared: Sequence[_Pair], *, by_index: bool
+) -> Iterable[Off]:
+    known = tuple(calibration.model.known)
+    groups: dict[tuple[str, str, int], list[_Pair]] = {}
+    for each, said in compared:
+        far = distance(farthest(calibration, each.at))
+        groups.setdefault((each.quantity, each.index if by_index else "", far), []).append(
+            (each, said)
+        )
+    ordered = sorted(groups, key=lambda k: (SCORED.index(k[0]), place_in(k[1], known), k[2]))
     for kind in ordered:
-        yield _off(calibration, groups[kind])
+        yield _off(calibration, groups[kind], index=kind[1])
 
 
-def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
-    first = points[0]
+def _off(calibration: Calibration, pairs: Sequence[_Pair], *, index: str) -> Off:
+    first = pairs[0][0]
     is_time = unit_of(first.quantity) == Unit.SECONDS
-    said = [quantity(calibration, p.quantity, p.index, p.at) for p in points]
-    pairs = list(zip(said, points, strict=True))
-    errors = [abs(e.value / p.value - 1) if p.value else float(bool(e.value)) for e, p in pairs]
-    within = [e.low <= p.value <= e.high for e, p in pairs]
-    ratios = [abs(math.log(p.value / e.value)) for e, p in pairs if p.value > 0 and e.value > 0]
+    errors = [abs(e.value / p.value - 1) if p.value else float(bool(e.value)) for p, e in pairs]
+    within = [e.low <= p.value <= e.high for p, e in pairs]
+    ratios = [abs(math.log(p.value / e.value)) for p, e in pairs if p.value > 0 and e.value > 0]
     return Off(
         quantity=first.quantity,
-        index=first.index,
-        beyond=max(farthest(calibration, each.at) for each in points),
-        cells=len(points),
+        index=index,
+        beyond=max(farthest(calibration, each.at) for each, _ in pairs),
+        cells=len(pairs),
         error=median(errors),
         worst=max(errors),
         within=sum(within) / len(within),
-        noise=median(p.noise for p in points) if is_time else 0.0,
+        noise=median(each.noise for each, _ in pairs) if is_time else 0.0,
         ratio=max(ratios, default=0.0),
     )
 
 
-def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable[ScoredChoice]:
-    known = calibration.model.known
+def setting_of(cell: str, index: str) -> str:
+    """What cells of all indexes on the same data have in common of their ids."""
+    return cell.replace(f"/{index}", "", 1)
+
+
+def members_among(among: str, known: Iterable[IndexSpec]) -> list[str]:
+    """The indexes that a choice is made among."""
+    return [spec.name for spec in known if spec.is_global or among == AMONG[1]]
+
+
+def common_place(model: CostModel, places: Mapping[str, Workload]) -> Workload:
+    """The workload of a setting, by its cells' by index: some of it only one index's cell says."""
+    at = next(iter(places.values()))
+    for index, own in places.items():
+        if model.cost(index).fewest_shards is not None:
+            at = replace(at, shards=own.shards)
+        if model.known[index].owns_layout:
+            at = replace(at, buckets=own.buckets)
+    return at
+
+
+def _choices(
+    calibration: Calibration, found: Sequence[Observation], predictor: Predictor
+) -> Iterable[ScoredChoice]:
     settings: dict[str, dict[str, float]] = {}
-    places: dict[str, Any] = {}
+    places: dict[str, dict[str, Workload]] = {}
     for each in found:
         if each.quantity in ("tag", "index"):
-            setting = each.cell.replace(f"/{each.index}", "", 1)
+            setting = setting_of(each.cell, each.index)
             costs = settings.setdefault(setting, {})
             costs[each.index] = costs.get(each.index, 0.0) + each.value
-            places[setting] = each.at
+            places.setdefault(setting, {})[each.index] = each.at
     for setting, costs in settings.items():
-        wide = [index for index, spec in known.items() if spec.is_global]
-        for among, members in (("global", wide), ("all", list(known))):
+        for among in AMONG:
+            members = members_among(among, calibration.model.known.values())
             measured = {index: cost for index, cost in costs.items() if index in members}
             if len(measured) < 2:
                 continue
-            made = choose(calibration, places[setting], list(measured)).recommended
+            at = common_place(calibration.model, places[setting])
+            made = predictor.recommended(setting, among, at, list(measured))
             best = min(measured, key=lambda index: measured[index])
             yield ScoredChoice(
                 setting=setting,
                 among=among,
                 recommended=made,
                 best=best,
-                regret=measured[made] / measured[best] if made else 0.0,
+                regret=measured[made] / measured[best] if made in measured else 0.0,
             )
 
 
 def document(made: Score) -> dict[str, Any]:
     """The score as `plan --score --json` prints it."""
     return {
+        "engines": list(made.engines),
         "cells": made.cells,
         "extrapolated": made.outside,
         "beyond": list(made.factors),
-        "errors": [
-            {
-                "within_range" if name == "within" else name: value
-                for name, value in asdict(each).items()
-            }
-            for each in made.off
-        ],
+        "errors": [_entry(each) for each in made.off],
+        "distances": [_entry(each) for each in made.distances],
         "recommendations": [
             {"among": among, **dict(zip(("right", "made", "none"), made.hits(among), strict=True))}
-            for among in ("global", "all")
+            for among in AMONG
         ],
         "choices": [asdict(each) for each in made.chosen],
     }
+
+
+def _entry(each: Off) -> dict[str, Any]:
+    named = {"within": "within_range"}
+    return {named.get(name, name): value for name, value in asdict(each).items()}

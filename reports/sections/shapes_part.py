@@ -12,8 +12,9 @@ from itertools import groupby
 from typing import Any
 
 from keymark.reports.model.data_points import leading
+from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import BY_KEY, paired_ratios
+from keymark.reports.model.tables import paired_ratios
 from keymark.reports.render import export
 from keymark.reports.render.format_values import times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words

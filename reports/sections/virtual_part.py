@@ -13,9 +13,9 @@ from typing import Any
 
 from keymark.harness.store.units import Unit
 from keymark.reports.model.data_points import order_of, words_of
-from keymark.reports.model.measures import measures_of
+from keymark.reports.model.measures import BY_KEY, measures_of
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import BY_KEY, paired_ratios
+from keymark.reports.model.tables import paired_ratios
 from keymark.reports.render import export
 from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from harness_fakes import Quiet, Taker, context
 
+from keymark.harness.engines import engine_pool
 from keymark.harness.errors import ScenarioError
 from keymark.harness.run import workload
 from keymark.harness.scenario import matrix, scenario
@@ -41,6 +42,45 @@ def test_at_size_compares_hudi_with_what_it_is_asked_for_on_the_same_files():
     grown = scenario.load("growth")
     assert grown.dataset.batch_rows == loaded.dataset.batch_rows
     assert [step.name for step in workload.steps(grown.workload)] == ["upsert_1"]
+
+
+def test_predictions_are_scored_at_ten_and_a_hundred_times_on_tables_that_share_a_load():
+    loaded = scenario.load("holdout_large")
+    cells = matrix.expand(loaded)
+    assert {cell.data.rows for cell in cells} == {10**7, 10**8}
+    schedule = matrix.Schedule.of(cells, loaded)
+    for size in ("rows-10000000", "rows-100000000"):
+        alike = {
+            name: cell.cell_id
+            for name, cell in schedule.loaders.items()
+            if name.endswith(size) and cell.cell_id.endswith(size)
+        }
+        assert alike == {
+            **{f"native/{index}/{size}": f"native/global_simple/{size}"
+               for index in ("record", "simple", "global_bloom", "bloom")},
+            **{f"{engine}/{index}/{size}": f"native/{index}/{size}"
+               for engine in ("hudi@0.15.0", "hudi@1.2.0-v6")
+               for index in ("record", "global_simple")},
+        }  # fmt: skip
+    calibrations = [scenario.load(name).dataset for name in ("calibrate", "calibrate_hudi")]
+    for other in calibrations:
+        assert 10 * max(other.sizes) <= loaded.dataset.sizes[0]
+        assert (other.seed, other.update_share) != (
+            loaded.dataset.seed,
+            loaded.dataset.update_share,
+        )
+        assert loaded.dataset.batch_rows not in other.batches
+        assert loaded.dataset.partitions not in {
+            shape["date_partitions"] for shape in other.shapes.values()
+        }
+
+
+def test_a_calibration_of_hudi_asks_what_every_index_of_a_release_can_answer():
+    """An index that is skipped has no constants, and nobody notices for an hour."""
+    for engine in ("hudi@0.15.0", "hudi@1.1.1", "hudi@1.2.0"):
+        loaded = scenario.load("calibrate_hudi", overrides={"engines": [engine]})
+        absent = loaded.workload.lookup_absent
+        assert engine_pool._unlike_its_own(engine, loaded.indexes, absent) == {}
 
 
 @pytest.mark.parametrize(

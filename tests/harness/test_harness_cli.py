@@ -63,6 +63,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "gdpr_delete",
         "growth",
         "holdout",
+        "holdout_large",
         "hudi_matrix",
         "hudi_metadata",
         "hudi_vs_native",

@@ -15,6 +15,7 @@ from keymark.harness.measure.event_log import StepCounters
 RDD = "org.apache.hudi.data.HoodieJavaRDD"
 CONTEXT = "org.apache.hudi.client.common.HoodieSparkEngineContext"
 COMMIT = "org.apache.hudi.table.action.commit"
+DELTA = "org.apache.hudi.table.action.deltacommit"
 MARKERS = "org.apache.hudi.table.marker.DirectWriteMarkers"
 META = "org.apache.hudi.metadata"
 TAGGING = "Building workload profile:trips"
@@ -96,6 +97,31 @@ STAGES = [
             f"{META}.HoodieBackedTableMetadataWriter.commitInternal("
         ),
         "Building workload profile:trips_metadata",
+    ),
+    # A merge-on-read table of the user's own, and the metadata table, which is one, too.
+    (
+        "tag",
+        (
+            f"org.x.countByKey(\n{COMMIT}.BaseSparkCommitActionExecutor.buildProfile(\n"
+            f"{DELTA}.SparkUpsertDeltaCommitActionExecutor.execute("
+        ),
+        TAGGING,
+    ),
+    (
+        "write",
+        (
+            f"{RDD}.mapToPair(\n{COMMIT}.BaseSparkCommitActionExecutor.mapPartitionsAsRDD(\n"
+            f"{DELTA}.SparkUpsertDeltaCommitActionExecutor.execute("
+        ),
+        "",
+    ),
+    (
+        "index",
+        (
+            f"org.x.countByKey(\n{COMMIT}.BaseSparkCommitActionExecutor.buildProfile(\n"
+            f"{DELTA}.SparkUpsertPreppedDeltaCommitActionExecutor.execute("
+        ),
+        "",
     ),
     ("write", f"{CONTEXT}.mapToPair(\n{COMMIT}.UpsertPartitioner.getSmallFilesForPartitions(", ""),
     (

@@ -14,8 +14,9 @@ from test_run_store import SAMPLE
 from keymark.harness.errors import RunFolderError
 from keymark.harness.measure import environment
 from keymark.harness.run import bench
-from keymark.harness.run.request import Request, describe
+from keymark.harness.run.request import Request
 from keymark.harness.scenario import scenario
+from keymark.harness.scenario.planned import describe
 from keymark.harness.store import contents
 from keymark.harness.store.results import Beat, Stage
 from keymark.harness.store.run_record import RunRecord

@@ -15,9 +15,9 @@ from keymark.harness.measure.counters import counter_samples, label_of
 from keymark.harness.measure.event_log import Counters, StepCounters
 from keymark.harness.measure.session import measuring_conf
 from keymark.harness.redaction import REDACTED, redact, redact_arguments
-from keymark.harness.run.request import describe
 from keymark.harness.run.step import label
 from keymark.harness.scenario import matrix, scenario
+from keymark.harness.scenario.planned import describe
 from keymark.harness.scenario.workload_section import SparkSection
 from keymark.harness.store.store import RunFolder
 from keymark.harness.store.units import METRICS

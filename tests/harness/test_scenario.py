@@ -38,6 +38,7 @@ BUILT_IN = {
     "gdpr_delete": QUICKSTART,
     "growth": QUICKSTART[:3],
     "holdout": EVERY[:6],
+    "holdout_large": EVERY[:6],
     "hudi_matrix": ("record", "partitioned_record", *EVERY[1:6], "consistent_bucket"),
     "hudi_metadata": QUICKSTART[:1],
     "hudi_vs_native": QUICKSTART[:2],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from synthetic_runs import INFO, sample, write_run
 
 from keymark.harness.store.run_record import RunRecord
 from keymark.indexes.workload import FILTER_BYTES, Workload
-from keymark.reports.plan.formulas import KEYMARK
+from keymark.reports.plan.formulas import KEYMARK, CostModel, cost_model
 from keymark.reports.plan.observe import asked
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
@@ -42,6 +43,9 @@ TRUE = {
     "rows_ordered": 27.0,
     "keys_random": 41.0,
     "keys_ordered": 31.0,
+    "listed": 3e-5,
+    "batch_mb": 2e6,
+    "once_lookup": 0.1,
     "written": 3.0,
     "asked": 1.5,
 }
@@ -58,16 +62,25 @@ def plan_run(
     repetitions: int = 2,
     indexes=INDEXES,
     on_store: bool = False,
+    engine: str = "native",
+    on_one_load: bool = False,
 ) -> Path:
-    """Write a run of the axes of `calibrate`; on a store the requests of a write are counted."""
+    """Write a run of the axes of `calibrate`.
+
+    On a store the requests of a write are counted. With a shared load only `global_simple` and
+    `bucket` load their tables, and the record index is built upon files that are there.
+    """
     draw = random.Random(1)
+    model = cost_model(engine)
     samples, cells = [], []
     variants = {"tasks": ("0", 4), "shards": ("0", 16), "threads": (str(64 << 20), 4)}
+    if model.of_hudi:
+        del variants["threads"]
     for index, variant, shape, rows, batch in product(
         indexes, variants, PARTITIONS, sizes, batches
     ):
         local, shards = variants[variant]
-        table = f"native/{index}/{variant}/shape-{shape}/rows-{rows}"
+        table = f"{engine}/{index}/{variant}/shape-{shape}/rows-{rows}"
         cell = f"{table}/batch-{batch}"
         options = {
             "keymark.local.bytes": local,
@@ -75,17 +88,22 @@ def plan_run(
             "hoodie.bucket.index.num.buckets": "2",
         }
         cells.append({
-            "cell": cell, "engine": "native", "index": index, "options": options,
+            "cell": cell, "engine": engine, "index": index, "options": options,
             "rows": rows, "shape": shape, "batch": batch,
         })  # fmt: skip
         at = place(rows=rows, batch=batch, shape=shape, shards=shards, local=float(local))
-        shared = {"run_id": run_id, "cell": cell, "engine": "native", "index": index}
+        named = {"run_id": run_id, "cell": cell, "engine": engine, "index": index}
         for repetition in range(repetitions):
             disturbed = 1 + noise * draw.random()
-            numbered = shared | {"repetition": repetition}
-            samples += _upsert(numbered, index, at, disturbed, on_store=on_store)
-        if batch == batches[0]:
-            samples += _load(shared | {"repetition": 0}, index, at)
+            numbered = named | {"repetition": repetition}
+            said = _Truth(model, index, at, disturbed)
+            samples += _upsert(numbered, said, on_store=on_store)
+        said = _Truth(model, index, at)
+        if batch == batches[0] and (not on_one_load or index in ("global_simple", "bucket")):
+            samples += _load(named | {"repetition": 0}, said)
+        elif batch == batches[0]:
+            step = {"step": "build_index", "round": 0, "repetition": 0, "metric": "index_bytes"}
+            samples.append(sample(**named, **step, value=said.of("index_bytes")))
     shapes = {
         "random": {"columns.uuid.kind": "uuid", "date_partitions": 10},
         "ordered": {"columns.uuid.kind": "uuid7", "date_partitions": 40},
@@ -114,47 +132,63 @@ def place(*, rows, batch, shape="random", shards=4, local=0.0) -> Workload:
     )
 
 
-def true(quantity: str, index: str, at: Workload) -> float:
+def true(quantity: str, index: str, at: Workload, model: CostModel = KEYMARK) -> float:
     """What a quantity of an index is there."""
-    name = KEYMARK.equation_of(quantity, index, at)
-    mode = KEYMARK.mode_of(quantity, index, at)
-    work = KEYMARK.amounts(quantity, index, at, mode) if name else {}
+    name = model.equation_of(quantity, index, at)
+    mode = model.mode_of(quantity, index, at)
+    work = model.amounts(quantity, index, at, mode) if name else {}
     return sum(TRUE[amount] * value for amount, value in work.items())
 
 
-def _upsert(shared, index, at, disturbed, *, on_store):
+@dataclass(frozen=True)
+class _Truth:
+    """What an index takes in a cell; times are so many times as long."""
+
+    model: CostModel
+    index: str
+    at: Workload
+    disturbed: float = 1.0
+
+    def of(self, quantity):
+        return true(quantity, self.index, self.at, self.model)
+
+    def seconds(self, quantity):
+        return self.disturbed * self.of(quantity)
+
+
+def _upsert(shared, said, *, on_store):
     step = {"step": "upsert_1", "round": 1}
-    walls = {
-        phase: disturbed * true(quantity, index, at)
-        for phase, quantity in (("tag", "tag"), ("write", "write"), ("index", "index"))
-    }
-    whole = sum(walls.values()) + disturbed * true("around", index, at)
+    walls = {phase: said.seconds(phase) for phase in ("tag", "write", "index")}
+    whole = sum(walls.values()) + said.seconds("around")
     made = [sample(**shared, **step, phase=name, value=value) for name, value in walls.items()]
     made.append(sample(**shared, **step, value=whole))
-    moved = true("shuffle", index, at)
+    moved = said.of("shuffle")
     made.append(sample(**shared, **step, phase="tag", metric="shuffle_write_bytes", value=moved))
+    if said.model.of_hudi:
+        every = moved + said.of("shuffle_rest")
+        made.append(sample(**shared, **step, metric="shuffle_write_bytes", value=every))
     if on_store:
         kinds = ("get_requests", "put_requests")
-        made += [
-            sample(**shared, **step, metric=kind, value=true(kind, index, at)) for kind in kinds
-        ]
-    looked_up = true(
-        "lookup" if index == "bucket" else "tag", index, asked(RunRecord.model_validate(INFO), at)
-    )
-    return [*made, sample(**shared, step="lookup", round=1, value=disturbed * looked_up)]
+        made += [sample(**shared, **step, metric=kind, value=said.of(kind)) for kind in kinds]
+    keys = asked(RunRecord.model_validate(INFO), said.at)
+    quantity = "lookup" if said.model.name_of("lookup", said.index) else "tag"
+    looked_up = said.disturbed * true(quantity, said.index, keys, said.model)
+    made.append(sample(**shared, step="lookup", round=1, value=looked_up))
+    queried = said.seconds("point_query")
+    return [*made, sample(**shared, step="point_query", round=1, value=queried)]
 
 
-def _load(shared, index, at):
+def _load(shared, said):
     step = {"step": "bulk_insert", "round": 0}
-    built = true("bootstrap", index, at)
-    stored = at.rows * ROW_BYTES + at.files * FILTER_BYTES
+    built = said.of("bootstrap")
+    stored = said.at.rows * ROW_BYTES + said.at.files * FILTER_BYTES
     return [
         sample(**shared, **step, value=built or 1.0),
         sample(**shared, **step, phase="index", value=built),
-        sample(**shared, **step, metric="files_written", value=at.files),
+        sample(**shared, **step, metric="files_written", value=said.at.files),
         sample(**shared, **step, phase="write", metric="bytes_written", value=stored),
         sample(
             **shared, **step, phase="index", metric="bytes_written",
-            value=true("index_bytes", index, at),
+            value=said.of("index_bytes"),
         ),
     ]  # fmt: skip

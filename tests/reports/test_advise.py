@@ -18,6 +18,7 @@ from keymark.reports.advise.render import lines
 from keymark.reports.advise.situation import Asked
 from keymark.reports.errors import ReportError
 from keymark.reports.plan import calibration
+from keymark.reports.plan.decide import Crossover
 
 DATA = Path(__file__).parents[1] / "data"
 LEAKY = replace(healthy().filters, false_positives=0.3)
@@ -185,10 +186,28 @@ def test_the_workload_is_the_tables_own(known):
 
 
 def test_growth(known):
-    (grows, room) = advice(healthy(), known).outlook
+    grows, room, *_ = advice(healthy(), known).outlook
     assert grows.startswith("grows by 120,000 rows a day")
     assert "90,000,000 keys more" in room
     assert "750 days" in room
+
+
+def test_when_another_index_takes_over_is_told_in_days(known, monkeypatch):
+    """Where the plan knows a size and the timeline how fast the table grows."""
+    later = Crossover(
+        along="rows", at=2.2e7, low=1.6e7, high=3.4e7, below="bloom", above="simple",
+        extrapolated=False,
+    )  # fmt: skip
+    past = replace(later, at=5e6)
+    batches = replace(later, along="batch")
+    monkeypatch.setattr("keymark.reports.plan.answer.crossovers", lambda *_: [past, later, batches])
+    (said,) = advice(healthy(), known).outlook[2:]
+    assert said == (
+        "from about 22,000,000 rows on simple adds less to a write than bloom: in 100 days "
+        "(50 to 200)"
+    )
+    still = healthy(writes=tuple(write(n, inserted=0) for n in range(24)))
+    assert advice(still, known).outlook == ()
 
 
 def test_an_index_that_does_not_exist(known):
@@ -213,7 +232,19 @@ def test_an_event_log_stands_beside_the_plan(known, tmp_path):
     text = lines(advise(healthy(), Asked(), known, log))
     assert "   60%  finding the records: 6.00 s, 5.00 MiB shuffled" in text
     assert "   10%  other stages: 1.00 s" in text
-    assert any("is 60% of these stages; the plan says" in line for line in text)
+    made = advise(healthy(), Asked(), known, log)
+    check = {each.part: each for each in made.check}
+    assert {part: each.seconds for part, each in check.items()} == {
+        "tag": 6.0, "index": 0.0, "write": 3.0, "around": 1.0,
+    }  # fmt: skip
+    assert sum(each.planned_share for each in check.values()) == pytest.approx(1)
+    assert any(
+        line.startswith("  finding the records: 60% of the stages, planned") for line in text
+    )
+    told = document(made)["event_log"]
+    assert [each["part"] for each in told["check"]] == list(made.parts)
+    assert told["check"][0]["planned"]["low"] <= told["check"][0]["planned"]["value"]
+    assert document(advise(healthy(), Asked(), known))["event_log"] is None
     with pytest.raises(ReportError, match="there is no event log"):
         split_log(tmp_path / "absent")
     (tmp_path / "empty").write_text("{}\n")
@@ -226,7 +257,7 @@ def test_command(archive, tmp_path, capsys):
     with tarfile.open(DATA / f"{archive}.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
     (path,) = tmp_path.glob("*/table")
-    assert cli.main(["advise", str(path)]) == 0
+    assert cli.main(["advise", str(path), "--engine", "native"]) == 0
     said = capsys.readouterr().out
     assert "nothing to change" in said.splitlines()[0]
     assert "what each index would cost" in said

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic_plan import TRUE, place, plan_run, true
+from synthetic_plan import INDEXES, TRUE, place, plan_run, true
 
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import load as load_runs
 from keymark.reports.plan import fit
 from keymark.reports.plan.answer import PlanRequest, plan
 from keymark.reports.plan.calibration import load
+from keymark.reports.plan.formulas import HUDI
 from keymark.reports.plan.observe import observations, pooled
 from keymark.reports.plan.predict import PARTS, beyond, quantity
 from keymark.reports.plan.score import score
@@ -77,6 +79,57 @@ def test_every_quantity_of_a_run_is_observed(runs):
         each for each in found if each.equation == "shuffle/simple" and each.index == "simple"
     ]
     assert len(joined) == 16
+
+
+def test_tables_that_share_a_load_have_its_files(tmp_path):
+    """All but the tables of `global_simple` and `bucket` started from the former's files."""
+    alone = load_runs([plan_run(tmp_path / "alone", repetitions=1)])[0]
+    sharing = load_runs([plan_run(tmp_path / "sharing", repetitions=1, on_one_load=True)])[0]
+    every = {(each.cell, each.quantity): each for each in observations(alone)}
+    found = {(each.cell, each.quantity): each for each in observations(sharing)}
+    assert {key: each.at for key, each in found.items()} == {key: every[key].at for key in found}
+    lost = {quantity for _, quantity in every.keys() - found.keys()}
+    assert lost == {"bootstrap"}
+    kept = [each for (_, quantity), each in found.items() if quantity == "index_bytes"]
+    assert {each.index for each in kept if each.value} == {"record"}
+    assert all(each.value == every[each.cell, "index_bytes"].value for each in kept)
+
+
+def test_a_run_that_only_reads_tells_queries_by_key(tmp_path):
+    """As the scenario `point_query_files`, whose tables have the most files of all."""
+    path = plan_run(tmp_path / "run", repetitions=1)
+    record = path / "run.json"
+    document = json.loads(record.read_text())
+    document["scenario"]["dataset"].update(batch_rows=0)
+    for cell in document["cells"]:
+        cell["batch"] = 0
+    record.write_text(json.dumps(document))
+    found = list(observations(load_runs([path])[0]))
+    queries = [each for each in found if each.quantity == "point_query"]
+    assert {each.index for each in queries} == set(INDEXES)
+    assert {each.at.batch for each in queries} == {1.0}
+
+
+def test_a_query_by_key_costs_the_files_that_it_opens(calibrations):
+    at = place(rows=800_000, batch=32_000)
+    known = calibrations["clean"]
+    opened = quantity(known, "point_query", "global_simple", at).value
+    assert opened == pytest.approx(0.2 + 4e-3 * 20 / 2 + 2e-6 * 800_000 / 2, rel=1e-3)
+    assert opened == quantity(known, "point_query", "bucket", at).value
+    listed = quantity(known, "point_query", "record", at).value
+    assert listed == pytest.approx(0.2 + 3e-5 * 20, rel=1e-3)
+    assert quantity(known, "point_query_spark", "record", at).value == 0
+
+
+def test_constants_of_hudi_are_found_again(tmp_path):
+    run = load_runs([plan_run(tmp_path / "run", repetitions=1, engine="hudi@1.2.0")])
+    known = fit.calibrate(run, engine="hudi@1.2.0")
+    at = place(rows=800_000, batch=32_000, shards=8)
+    for index in ("record", "global_simple", "global_bloom", "bucket"):
+        for part in (*PARTS, "lookup", "shuffle", "shuffle_rest", "point_query"):
+            expected = true(part, index, at, HUDI)
+            said = quantity(known, part, index, at).value
+            assert said == pytest.approx(expected, rel=0.02), (index, part)
 
 
 def test_cells_that_are_the_same_work_count_together(runs):

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from keymark.indexes.bloom import cost as bloom_cost
 from keymark.indexes.record import cost as record
 from keymark.indexes.spec import TASKS, THREADS
-from keymark.indexes.workload import FILTER_BYTES, Workload, files_for, touched
-from keymark.reports.plan import formulas
+from keymark.indexes.workload import FILTER_BYTES, Workload, files_for, rewritten, touched
 from keymark.reports.plan.decide import options_of
-from keymark.reports.plan.formulas import HUDI, KEYMARK, QUANTITIES, REQUESTS
+from keymark.reports.plan.formulas import HUDI, KEYMARK, POINT_QUERIES, QUANTITIES, REQUESTS
 from keymark.table.index.protocol import index_name
 
 amounts, mode_of, name_of = KEYMARK.amounts, KEYMARK.mode_of, KEYMARK.name_of
@@ -113,11 +112,11 @@ def test_a_lookup_by_key_alone_looks_into_every_partition(local, whole, mode):
 
 def test_copy_on_write_rewrites_whole_files():
     one = replace(SMALL, batch=1, new_share=0.0)
-    assert formulas.rewritten(one) == pytest.approx(touched(20, 1))
+    assert rewritten(one) == pytest.approx(touched(20, 1))
     all_new = replace(SMALL, batch=10**6, new_share=1.0)
-    assert formulas.rewritten(all_new) == pytest.approx(10)  # the smallest of each partition
+    assert rewritten(all_new) == pytest.approx(10)  # the smallest of each partition
     full = replace(all_new, row_bytes=10**5)
-    assert formulas.rewritten(full) == 0  # no small file takes them
+    assert rewritten(full) == 0  # no small file takes them
     copied = amounts("write", "record", replace(SMALL, batch=10**6), TASKS)
     assert copied["row_mb"] == pytest.approx(100_000 * SMALL.row_bytes / 2 / 1e6)
     assert copied["files"] == 10
@@ -199,8 +198,35 @@ def test_hudi_works_in_tasks_and_shuffles_for_every_index_that_joins():
     # An index that is not in the metadata table costs the names of new files there.
     assert HUDI.name_of("index", "global_simple") == "index/files"
     assert HUDI.name_of("index", "record") == "index/record"
+    # One that is costs them beside its own entries.
+    kept = HUDI.amounts("index", "record", SMALL, TASKS)
+    assert (kept["keys"], kept["files"]) == (500, pytest.approx(rewritten(SMALL)))
     pairs = HUDI.amounts("shuffle", "global_bloom", SMALL, TASKS)["pairs"]
     assert pairs == 1_000 * 20
+
+
+def test_a_query_by_key_opens_every_file_or_the_one_that_the_index_names():
+    assert amounts("point_query", "global_bloom", SMALL, TASKS) == {
+        "once": 1, "files": 10, "rows": 50_000,
+    }  # fmt: skip
+    # Keys that grow: of 20 files in 10 partitions one in each partition may hold the key.
+    ordered = amounts("point_query", "simple", replace(SMALL, ordered=True), TASKS)
+    assert (ordered["files"], ordered["rows"]) == (10, 25_000)
+    for model in (KEYMARK, HUDI):
+        assert model.amounts("point_query", "record", SMALL, TASKS) == {"once": 1, "listed": 20}
+    names = [KEYMARK.name_of(name, "record") for name in POINT_QUERIES]
+    assert names == ["point_query/record", "point_query_spark/record"]
+    assert HUDI.name_of("point_query_spark", "record") is None
+    assert HUDI.name_of("point_query", "bucket") == "point_query/bucket"
+
+
+def test_a_lookup_of_hudis_is_tagging_that_starts_otherwise():
+    for index in ("record", "global_simple", "bloom"):
+        tagging = HUDI.amounts("tag", index, SMALL, TASKS)
+        asked = HUDI.amounts("lookup", index, SMALL, TASKS)
+        assert HUDI.name_of("lookup", index) == HUDI.name_of("tag", index)
+        assert set(tagging) ^ set(asked) == {"once_tasks", "once_lookup"}
+        assert all(asked[name] == value for name, value in tagging.items() if name in asked)
 
 
 @given(workloads, works)
@@ -235,5 +261,25 @@ def test_more_cores_are_never_more_work(at, work, factor):
 
 @given(workloads)
 def test_what_a_task_holds_is_finite(at):
-    for index in KEYMARK.known:
-        assert 0 < KEYMARK.cost(index).memory(at) < math.inf
+    for model in (KEYMARK, HUDI):
+        for index in model.known:
+            assert 0 < model.cost(index).memory(at) < math.inf
+
+
+def test_what_a_task_of_hudis_holds():
+    at = replace(SMALL, rows=2e9, batch=400_000, files=8_000, partitions=1_000, shards=1_000)
+    # The keys of a file, 250,000 of 36 bytes.
+    assert HUDI.cost("global_simple").memory(at) == 250_000 * (36 + 120)
+    # 400 keys of a file group, and a block.
+    assert HUDI.cost("record").memory(at) == pytest.approx(400 * 292 + (1 << 20))
+    # Two keys for each of 8,000 files, a filter twice, 25 keys of a file.
+    held = 200_000 / touched(8_000, 200_000)
+    bloom = 8_000 * (2 * 156 + 150) + 2 * FILTER_BYTES + held * 156
+    assert HUDI.cost("global_bloom").memory(at) == pytest.approx(bloom)
+    assert HUDI.cost("bloom").memory(at) <= bloom
+
+
+def test_hudi_shuffles_the_batch_beside_tagging():
+    dealt_out = HUDI.amounts("shuffle_rest", "record", SMALL, TASKS)
+    assert dealt_out == {"once": 1, "batch_mb": pytest.approx(0.104)}
+    assert KEYMARK.name_of("shuffle_rest", "record") is None

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
 from plan_cases import PRICES, plan
 from synthetic_plan import plan_run
 
-from keymark.indexes.workload import Workload
+from keymark.indexes.workload import Workload, rewritten
 from keymark.reports.plan import calibration
-from keymark.reports.plan.formulas import rewritten
+from keymark.reports.plan.answer import PlanRequest
+from keymark.reports.plan.answer import plan as answer
+from keymark.reports.plan.decide import shards_for
+from keymark.reports.plan.inputs import Inputs
+from keymark.reports.plan.predict import PARTS, likely, likely_added
 from keymark.reports.plan.regret import regrets
 from keymark.reports.plan.spans import Span
 
@@ -54,6 +59,54 @@ def test_regret_is_the_worst_of_the_places():
     assert scan.better == "record"
     assert 0 < scan.worst < 1
     assert regrets(known, {"records": Span.of(5)}, workload, ["record"]) is None
+
+
+def test_what_changes_the_answer_says_by_how_much():
+    """By hand: what the other end's choice costs more, at each end, of the write there."""
+    known = calibration.load()
+    spans = {"records": Span(2e4, 1e8), "batch": Span.of(100.0)}
+
+    def workload(values):
+        return Workload(rows=values["records"], batch=100, files=20, partitions=10)
+
+    (change,) = regrets(known, spans, workload, ["record", "global_simple"]).changes
+    assert (change.along, change.low, change.high) == ("records", "global_simple", "record")
+    for rows, better, worse, told in (
+        (2e4, change.low, change.high, change.low_regret),
+        (1e8, change.high, change.low, change.high_regret),
+    ):
+        at = workload({"records": rows})
+        shards = shards_for(known, at)
+        at = replace(at, shards=shards.count)
+        cost = {name: likely_added(known, name, at) for name in (better, worse)}
+        whole = sum(likely(known, part, worse, at) for part in PARTS)
+        assert told == pytest.approx((cost[worse] - cost[better]) / whole)
+        assert told > 0
+
+
+def test_a_plan_takes_less_than_a_second_however_many_ranges():
+    """Two calibrations over nine ranges, in a process that has begun."""
+    spans = {
+        "records": Span(1e9, 4e9),
+        "batch": Span(2e5, 1e6),
+        "partitions": Span(100, 1_000),
+        "executors": Span(5, 20),
+        "cores": Span(4, 16),
+        "files": Span(2e3, 2e4),
+        "row_bytes": Span(100, 500),
+        "key_bytes": Span(20, 40),
+        "new_share": Span(0.1, 0.5),
+    }
+    inputs = Inputs(
+        spans=spans, shards=0, buckets=None, ordered=False, local_bytes=0, broadcast_bytes=0
+    )
+    known = calibration.load()
+    wish = PlanRequest(at=inputs.workload(inputs.middle), keys_stay=True)
+    began = time.process_time()
+    made = [answer(known, wish, inputs) for _ in range(2)]
+    assert time.process_time() - began < 1.0
+    assert len(made[0].regrets.ranges) == 9
+    assert len(made[0].regrets.order) == 6
 
 
 @pytest.mark.parametrize(

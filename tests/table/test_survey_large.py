@@ -1,4 +1,4 @@
-"""A timeline of 1,000 commits and 20,000 files: seconds, memory, requests."""
+"""`advise` on a timeline of 1,000 commits and 20,000 files: seconds, memory, requests."""
 
 from __future__ import annotations
 
@@ -16,17 +16,25 @@ from table_cases import unpack
 
 FILES, COMMITS, TOUCHED = 20_000, 1_000, 20
 
-_PEAK = """
+# What a store would be asked beside the listing: whole files, and files in ranges.
+_COMMAND = """
 import json, sys
-from keymark.table.storage.stores import storage_at
-from keymark.table.survey.survey import survey
-found = survey(sys.argv[1], storage_at(sys.argv[1], {}))
+from keymark import cli
+from keymark.table.storage.local_storage import LocalStorage
+calls = {"read": 0, "open": 0}
+def count(name):
+    own = getattr(LocalStorage, name)
+    def call(self, *words, **named):
+        calls[name] += 1
+        return own(self, *words, **named)
+    setattr(LocalStorage, name, call)
+for name in calls:
+    count(name)
+code = cli.main(["advise", sys.argv[1], "--json", "--engine", "native"])
 # Not ru_maxrss: it begins with the size of the process that started this one.
 status = open("/proc/self/status").read()
 peak = 1024 * int(status.partition("VmHWM:")[2].split()[0])
-files = found.files
-print(json.dumps({"files": files.base_files, "rows": found.rows, "writes": len(found.writes),
-                  "old": files.old_files, "overdue": files.overdue_files, "peak": peak}))
+print(json.dumps({"code": code, "peak": peak, **calls}), file=sys.stderr)
 """
 
 
@@ -72,19 +80,25 @@ def large(tmp_path_factory):
     return root, rows
 
 
-def test_seconds_and_memory(large):
+def test_seconds_memory_and_requests(large):
     root, rows = large
     began = time.monotonic()
     ran = subprocess.run(
-        [sys.executable, "-c", _PEAK, str(root)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _COMMAND, str(root)], capture_output=True, text=True, check=True
     )
     took = time.monotonic() - began
     told = json.loads(ran.stdout)
-    assert told["files"] == FILES
-    assert told["writes"] == COMMITS
-    assert told["rows"] == rows * FILES
-    assert told["old"] == (COMMITS - 1) * TOUCHED
+    files = told["table"]["files"]
+    assert files["base_files"] == FILES
+    assert len(told["writes"]) == COMMITS
+    assert told["table"]["rows"] == rows * FILES
+    assert files["old_files"] == (COMMITS - 1) * TOUCHED
     # All but what the last twenty commits replaced.
-    assert told["old"] - told["overdue"] == 19 * TOUCHED
+    assert files["old_files"] - files["overdue_files"] == 19 * TOUCHED
+    assert told["plan"]["predictions"]
+    asked = json.loads(ran.stderr.splitlines()[-1])
+    assert asked["code"] == 0
     assert took < 10
-    assert told["peak"] < 512 << 20
+    assert asked["peak"] < 512 << 20
+    # A request a commit, and few more for properties and samples.
+    assert asked["read"] + asked["open"] <= COMMITS + 50
