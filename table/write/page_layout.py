@@ -11,14 +11,14 @@ change more widely is written whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from keymark.table.format.parquet.base_file import BaseFileFooter
+from keymark.table.format.parquet.base_file import BaseFileFooter, BaseFileOptions
 from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.format.parquet.index_pages import has_known_dictionary
@@ -89,20 +89,14 @@ def columns_apart(schema: pa.Schema) -> list[str]:
     ]
 
 
-def page_rows(merge: Merge, least: int) -> int | None:
-    """Rows of a page in a file that is written whole; None to leave that to Arrow.
+def with_small_pages(target: WriteTarget, rows: int) -> BaseFileOptions:
+    """How a file of so many rows is encoded, so that the next write can copy pages of it.
 
-    Small ones where this batch would have left half of them alone: the next may be like it.
-
-    Args:
-        merge: of all rows.
-        least: rows of a small page (keymark.parquet.page.rows); 0 for none.
+    Its pages have keymark.parquet.page.rows rows. They stay as large as Arrow makes them where
+    keys are not stored, because nothing of such files is copied, and in files of less than two.
     """
-    rows = len(merge.kept)
-    if not least or rows < 2 * least:
-        return None
-    starts = np.append(np.arange(0, rows, least), rows)
-    return least if 2 * len(_touched(merge, starts, least)) <= len(starts) - 1 else None
+    small = target.page_rows and target.stores_meta and rows >= 2 * target.page_rows
+    return replace(target.options, page_rows=target.page_rows if small else None)
 
 
 def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:

@@ -56,8 +56,8 @@ from keymark.table.write.page_layout import (
     changed_columns,
     columns_apart,
     layout_of,
-    page_rows,
     paged_file,
+    with_small_pages,
 )
 
 
@@ -115,7 +115,8 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
     file = new_file(work)
     mask = pa.array(puts)
     table = with_new_meta(work, work.rows.filter(mask), work.keys.filter(mask), file.name)
-    data = write_base_file(table, options=work.target.options, path=file.path)
+    options = with_small_pages(work.target, table.num_rows)
+    data = write_base_file(table, options=options, path=file.path)
     done = put_slice(work, file, data, rows=table.num_rows, outcomes=outcomes)
     return replace(done, values=first_values(work.target.indexed, file, table))
 
@@ -132,7 +133,7 @@ def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
         table = without_values(table, META_COLUMNS)
     written = write_base_file(
         table,
-        options=replace(target.options, page_rows=page_rows(merge, target.page_rows)),
+        options=with_small_pages(target, table.num_rows),
         # Without deletes the old keys are all there, and their bloom filter goes on.
         previous=before.footer if merge.keeps_keys else None,
         inserted=_inserted(work, merge),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import gc
+import hashlib
 import math
 import random
 from dataclasses import replace
@@ -19,7 +20,12 @@ from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
 
 from keymark import Table
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.format.parquet.base_file import (
+    BaseFileOptions,
+    FooterOptions,
+    read_footer,
+    write_base_file,
+)
 from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_groups import DATA_PAGE
@@ -58,8 +64,6 @@ def of_ten_pages(path, **options):
     """A table of one file of 100 rows in ten pages."""
     table = create(path, {PAGE_ROWS: "10", **options}, partition_path=None)
     table.bulk_insert(rows(range(100)))
-    assert paged(newest(table)) is None or len(sizes(newest(table))) == 1
-    table.upsert(rows([5], ts=2))
     assert sizes(newest(table)) == [10] * 10
     return table
 
@@ -80,6 +84,43 @@ def pages_of(path, name):
     file = paged(path)
     chunk = file.chunks[0][file.names.index(name)]
     return [bytes(file.body.data[page.start : page.end]) for page in chunk.pages]
+
+
+def test_files_have_small_pages_however_they_are_written(tmp_path):
+    """By a load, by the first rows of a file group, by a rewriting, and where all rows change."""
+    table = of_ten_pages(tmp_path / "loaded")
+    table.rewrite("on")
+    table.rewrite("off")
+    assert sizes(newest(table)) == [10] * 10
+    opened = create(tmp_path / "opened", {PAGE_ROWS: "10"}, partition_path=None)
+    opened.upsert(rows(range(45)))
+    assert sizes(newest(opened)) == [10] * 4 + [5]
+    opened.purge(["k1"])
+    assert sizes(newest(opened)) == [10] * 4 + [4]
+    small = create(tmp_path / "small", {PAGE_ROWS: "10"}, partition_path=None)
+    small.bulk_insert(rows(range(19)))
+    assert sizes(newest(small)) == [19]
+
+
+def test_small_pages_take_little_space():
+    """The rows of a table of trips: keys, few cities, times, fares, texts."""
+    rng = np.random.default_rng(7)
+    count = 40_000
+    digests = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(count)]
+    table = pa.table(
+        {
+            KEY: [text[:32] for text in digests],
+            "_hoodie_commit_seqno": [f"20260101000000000_0_{n}" for n in range(count)],
+            "dt": pa.repeat("2026-01-01", count),
+            "city": [f"city-{n}" for n in rng.integers(0, 50, count)],
+            "ts": rng.integers(1_700_000_000_000_000, 1_700_086_400_000_000, count),
+            "fare": rng.integers(100, 10_000, count) / 100,
+            "note": [text[32:48] for text in digests],
+        }
+    )
+    options = BaseFileOptions(footer=FooterOptions(bloom_enabled=False))
+    small = len(write_base_file(table, options=replace(options, page_rows=2048)))
+    assert small <= 1.02 * len(write_base_file(table, options=options))
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])

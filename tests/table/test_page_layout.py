@@ -7,7 +7,7 @@ import pytest
 
 from keymark.table.format.parquet.new_pages import PageKind
 from keymark.table.write.merge import Merge
-from keymark.table.write.page_layout import layout_of, page_rows
+from keymark.table.write.page_layout import layout_of
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -48,15 +48,3 @@ def test_a_layout_has_the_rows_of_the_merge(seed):
     assert (new, updated, stored) == ([], [], [])
     assert found == merge.source.tolist()
     assert changed.isdisjoint(p.place for p in layout.pages if p.kind is PageKind.COPIED)
-
-
-def test_small_pages_pay_where_half_of_them_would_stay():
-    def merge_of(changed):
-        source = np.arange(100)
-        source[changed] = 100
-        return Merge(source, np.ones(100, bool), np.ones(1, np.uint8))
-
-    assert page_rows(merge_of([1, 11, 21, 31, 41]), 10) == 10
-    assert page_rows(merge_of([1, 11, 21, 31, 41, 51]), 10) is None
-    assert page_rows(merge_of([1]), 51) is None
-    assert page_rows(merge_of([1]), 0) is None
