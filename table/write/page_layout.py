@@ -4,13 +4,14 @@
     next file      page 0    page 1'                   page 2           page 3' (inserted rows)
 
 A page is a stretch of rows in all columns. Where rows are updated and none are deleted, it keeps
-its keys, and of its columns only those whose values changed are written. Inserted rows join the
-last page while it has room. Copying pays where at least half of the pages stay; a file whose rows
-change more widely is written whole.
+its keys, and of its columns only those whose values changed are written: even if all pages are
+updated, the other columns are copied. Inserted rows join the last page while it has room. A file is
+written whole where more than half of its pages lose rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -100,7 +101,7 @@ def with_small_pages(target: WriteTarget, rows: int) -> BaseFileOptions:
 
 
 def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
-    """The pages of the next file; None where too few of them would be copied.
+    """The pages of the next file; None where more than half of the pages lose rows.
 
     Args:
         merge: of all rows.
@@ -109,14 +110,15 @@ def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
     """
     count = len(starts) - 1
     full = max(least, int(np.diff(starts).max()))
-    touched = _touched(merge, starts, full)
-    if 2 * len(touched) > count:
-        return None
     # A kept row's place in `source` is the number of kept rows before it.
     places = np.append(0, np.cumsum(merge.kept))[starts]
+    left = np.diff(places)
+    if 2 * np.count_nonzero(left < np.diff(starts)) > count:
+        return None
+    touched = _touched(merge, starts, full)
     is_touched = np.isin(np.arange(count), touched)
-    # Inserted rows join the last page if that is written anyway.
-    joined = is_touched[-1] and int(places[-1]) < len(merge.source)
+    # Inserted rows join the last page if that is written anyway and has room.
+    joined = is_touched[-1] and left[-1] < full and int(places[-1]) < len(merge.source)
     nothing = np.empty(0, np.int64)
     pages: list[NextPage] = []
     new, updated, stored = [nothing], [nothing], [nothing]
@@ -146,6 +148,12 @@ def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
     )
 
 
+def rows_of(pages: Sequence[int], starts: _Numbers) -> _Numbers:
+    """The rows of some pages of a file, ascending."""
+    rows = [np.arange(starts[number], starts[number + 1]) for number in pages]
+    return np.concatenate([np.empty(0, np.int64), *rows])
+
+
 def changed_columns(stored: pa.Table, incoming: pa.Table, layout: Layout) -> list[str]:
     """The columns in which updated pages differ from those before.
 
@@ -155,14 +163,21 @@ def changed_columns(stored: pa.Table, incoming: pa.Table, layout: Layout) -> lis
         layout: of the next file.
     """
     rows = np.flatnonzero(layout.updated >= stored.num_rows)
-    before = stored.take(pa.array(layout.stored[rows]))
-    after = incoming.take(pa.array(layout.updated[rows] - stored.num_rows))
-    # To Arrow a negative zero equals zero.
+    before = pa.array(layout.stored[rows])
+    after = pa.array(layout.updated[rows] - stored.num_rows)
     return [
-        item.name
-        for item in stored.schema
-        if pa.types.is_floating(item.type) or not before[item.name].equals(after[item.name])
+        name
+        for name in stored.column_names
+        if not _same(stored[name].take(before), incoming[name].take(after))
     ]
+
+
+def _same(before: pa.ChunkedArray, after: pa.ChunkedArray) -> bool:
+    """Whether values are equal, and floating numbers bit by bit: to Arrow both zeros are equal."""
+    if pa.types.is_floating(before.type):
+        bits = pa.int64() if before.type.bit_width == 64 else pa.int32()
+        before, after = (values.combine_chunks().view(bits) for values in (before, after))
+    return bool(before.equals(after))
 
 
 def _touched(merge: Merge, starts: _Numbers, full: int) -> _Numbers:
@@ -176,8 +191,7 @@ def _touched(merge: Merge, starts: _Numbers, full: int) -> _Numbers:
 
 def _local(source: _Numbers, touched: _Numbers, starts: _Numbers) -> _Numbers:
     """Rows of (stored ++ incoming) as rows of (rows of the touched pages ++ incoming)."""
-    rows = [np.arange(starts[number], starts[number + 1]) for number in touched]
-    read = np.concatenate([np.empty(0, np.int64), *rows])
+    read = rows_of(touched.tolist(), starts)
     local = np.zeros(int(starts[-1]), np.int64)
     local[read] = np.arange(len(read))
     stored = source < starts[-1]

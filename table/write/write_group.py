@@ -57,6 +57,7 @@ from keymark.table.write.page_layout import (
     columns_apart,
     layout_of,
     paged_file,
+    rows_of,
     with_small_pages,
 )
 
@@ -155,7 +156,7 @@ def _write_changed_pages(
         return None
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
-    stored = paged.read(layout.read, _read_columns(incoming, paged, layout))
+    stored = _read_pages(before, paged, layout, incoming.schema)
     changed = changed_columns(stored, incoming, layout)
     updated = stored.select(changed)
     written = write_next_file(
@@ -218,17 +219,20 @@ def _whole_column(before: _Before, name: str, kind: pa.DataType) -> pa.ChunkedAr
     return pa.chunked_array(texts) if texts else read_columns(data, metadata, [name])[name]
 
 
-def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[str]:
-    """The columns that are read of the pages that are not copied.
+def _read_pages(before: _Before, paged: PagedFile, layout: Layout, schema: pa.Schema) -> pa.Table:
+    """The rows of the pages that are not copied, without the columns that are written anew.
 
-    Where all that is written are rows of the same keys, columns that depend on keys alone stay.
+    Where pages keep their keys, columns that depend on keys alone are not needed.
     """
-    starts = paged.starts
-    rows = sum(int(starts[number + 1] - starts[number]) for number in layout.read)
-    known = set(columns_apart(incoming.schema))
-    if rows == len(layout.updated) and not len(layout.new):
-        known |= {KEY_COLUMN, PARTITION_COLUMN}
-    return [name for name in incoming.column_names if name not in known]
+    known = {KEY_COLUMN, *columns_apart(schema)}
+    if not len(layout.new):
+        known.add(PARTITION_COLUMN)
+    stored = paged.read(layout.read, [name for name in schema.names if name not in known])
+    if not len(layout.new):
+        return stored
+    field = schema.field(KEY_COLUMN)
+    keys = before.keys.take(pa.array(rows_of(layout.read, paged.starts)))
+    return stored.append_column(field, keys.cast(field.type))
 
 
 def _columns_anew(before: _Before, incoming: pa.Table, file_name: str) -> pa.Table:

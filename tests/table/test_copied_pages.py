@@ -270,7 +270,7 @@ def test_columns_of_all_types_read_back_and_their_statistics_stay_true(tmp_path,
             table.delete(pa.table({"k": [gone]}))
             wanted.pop(gone, None)
         else:
-            batch = drawn(rng, rng.sample(range(70), 2))
+            batch = drawn(rng, rng.sample(range(70), rng.choice([2, 2, 40])))
             table.upsert(batch)
             wanted |= {row["k"]: row for row in batch.to_pylist()}
         path = newest(table)
@@ -281,6 +281,11 @@ def test_columns_of_all_types_read_back_and_their_statistics_stay_true(tmp_path,
         assert repr(by_key) == repr([row for _, row in sorted(wanted.items())])
     assert table.check().ok
     assert copied > 3
+
+
+def pages_of_column(found, name):
+    """Those of a column, of all `pages` of a file."""
+    return [page for (_, column), page in sorted(found.items()) if column == name]
 
 
 def of_repeated_values(path, codec="gzip"):
@@ -445,10 +450,57 @@ def test_footers_go_with_their_writers(tmp_path):
     assert len(set(alive)) == 1
 
 
-def test_a_batch_that_changes_most_pages_writes_the_file_whole(tmp_path):
+def test_columns_that_stay_are_copied_even_if_all_pages_change(tmp_path):
+    """A third of the batch is inserted, behind the pages that are updated."""
     table = of_ten_pages(tmp_path / "t")
-    table.upsert(rows(range(0, 100, 9), ts=3))
-    assert len(sizes(newest(table))) == 1
+    before = pages(newest(table))
+    changed = [*range(0, 100, 9), *range(500, 506)]
+    done = table.upsert(rows(changed, ts=3))
+    assert (done.updated, done.inserted) == (12, 6)
+    assert sizes(newest(table)) == [10] * 10 + [6]
+    after = pages(newest(table))
+    for number in range(10):
+        kept = (KEY, "_hoodie_partition_path", "k", "v")
+        assert all(after[number, name] == before[number, name] for name in kept)
+        assert after[number, "ts"] != before[number, "ts"]
+    # They join the last page while it has room.
+    table.upsert(rows([*range(5, 100, 9), *range(506, 512)], ts=4))
+    assert sizes(newest(table)) == [10] * 11 + [2]
+    assert pages_of(newest(table), "k")[:10] == pages_of_column(before, "k")
+    wanted = {f"k{n}": 1 for n in range(100)} | dict.fromkeys([f"k{n}" for n in changed], 3)
+    wanted |= {f"k{n}": 4 for n in [*range(5, 100, 9), *range(506, 512)]}
+    path = str(newest(table))
+    assert dict(duckdb.sql(f"select k, ts from read_parquet('{path}')").fetchall()) == wanted
+    assert {key: row[2] for key, row in data_rows(table).items()} == wanted
+    assert sorted(key for key, _, _ in by_hudi_rs(table.storage.root)) == sorted(wanted)
+    check_statistics(newest(table))
+    assert table.check().ok
+
+
+def test_a_file_is_written_whole_where_most_pages_lose_rows(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    table.delete(rows(range(0, 60, 10)))
+    assert sizes(newest(table)) == [10] * 9 + [4]
+
+
+def test_a_file_is_written_whole_where_a_dictionary_gets_too_large(tmp_path):
+    """Otherwise it would keep the values of each batch, which no row has any more."""
+    table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
+    keys = [f"k{n:03d}" for n in range(100)]
+    table.bulk_insert(pa.table({"k": keys, "city": ["rome", "oslo"] * 50}))
+
+    def city():
+        file = paged(newest(table))
+        return file.chunks[0][file.names.index("city")]
+
+    for share in (20, 60):
+        assert city().dictionary is not None
+        cities = [f"town-{share}-{n}" for n in range(share)]
+        table.upsert(pa.table({"k": keys[:share], "city": cities}))
+        assert sizes(newest(table)) == [10] * 10
+        found = pq.read_table(newest(table), columns=["city"])["city"].to_pylist()
+        assert found == cities + ["rome", "oslo"] * ((100 - share) // 2)
+    assert city().dictionary is None
 
 
 def test_another_codec_writes_the_file_whole(tmp_path):

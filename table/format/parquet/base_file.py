@@ -167,35 +167,33 @@ def encode(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> F
     )
 
 
-def encode_pages(
-    table: pa.Table, runs: Sequence[Sequence[int]], options: BaseFileOptions
-) -> FileBody:
-    """Rows as plain pages, a row group for each run of pages.
+def encode_pages(table: pa.Table, runs: Sequence[Sequence[int]]) -> FileBody:
+    """Rows as plain pages that are not compressed, a row group for each run of pages.
 
     Args:
         table: the rows; no column is nested.
         runs: rows of each page; within a run all are as long as the longest of all pages, but for
             the last one.
-        options: the codec.
     """
-    return _encode(
-        table,
+    plain = _write(
+        table.replace_schema_metadata(None),
         [sum(run) for run in runs],
-        options.codec,
+        "uncompressed",
         use_dictionary=False,
         write_statistics=ordered_columns(leaves_of(table)),
         max_rows_per_page=max((max(run) for run in runs), default=1),
         **_PAGES,
     )
+    return FileBody.of(plain, _NEW)
 
 
-def compressed(page: bytes, options: BaseFileOptions) -> bytes:
+def compressed(page: bytes | memoryview, options: BaseFileOptions) -> bytes:
     """A page in the codec of new files."""
     name, level = _CODECS[options.codec.lower()]
     if name == "gzip":
         return gzipped(page)
     if name == "none":
-        return page
+        return bytes(page)
     found: bytes = pa.Codec(name, compression_level=level).compress(page, asbytes=True)
     return found
 
