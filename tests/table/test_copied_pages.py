@@ -477,6 +477,26 @@ def test_columns_that_stay_are_copied_even_if_all_pages_change(tmp_path):
     assert table.check().ok
 
 
+def test_nothing_is_left_of_values_that_all_rows_lost(tmp_path):
+    """Neither in ranges nor in dictionaries, though the keys are copied."""
+    table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
+    keys = [f"k{n:03d}" for n in range(100)]
+    table.bulk_insert(pa.table({"k": keys, "city": ["rome", None] * 50, "n": range(100)}))
+    before = pages_of(newest(table), "k")
+    changed = {"k": keys, "city": [None, "bonn"] * 50, "n": range(1000, 1100)}
+    table.upsert(pa.table(changed))
+    assert pages_of(newest(table), "k") == before
+    file = paged(newest(table))
+    known = file.dictionary(0, file.names.index("city"), pa.string())
+    assert known.values.to_pylist() == ["bonn"]
+    group = pq.read_metadata(newest(table)).row_group(0)
+    found = group.column(file.names.index("n")).statistics
+    assert (found.min, found.max, found.null_count) == (1000, 1099, 0)
+    assert group.column(file.names.index("city")).statistics.null_count == 50
+    stored = pq.read_table(newest(table), columns=list(changed)).to_pydict()
+    assert stored == {name: list(values) for name, values in changed.items()}
+
+
 def test_a_file_is_written_whole_where_most_pages_lose_rows(tmp_path):
     table = of_ten_pages(tmp_path / "t")
     table.delete(rows(range(0, 60, 10)))
@@ -484,7 +504,7 @@ def test_a_file_is_written_whole_where_most_pages_lose_rows(tmp_path):
 
 
 def test_a_file_is_written_whole_where_a_dictionary_gets_too_large(tmp_path):
-    """Otherwise it would keep the values of each batch, which no row has any more."""
+    """Otherwise it would keep the values of all batches."""
     table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
     keys = [f"k{n:03d}" for n in range(100)]
     table.bulk_insert(pa.table({"k": keys, "city": ["rome", "oslo"] * 50}))

@@ -70,6 +70,10 @@ class Dictionary:
         values = pa.Array.from_buffers(kind, count, [None, pa.py_buffer(page)])
         return cls(page, _comparable(values), encodings)
 
+    def emptied(self) -> Dictionary:
+        """One without values, for a chunk of which no page stays."""
+        return Dictionary(b"", self.values.slice(0, 0), self.encodings)
+
     def indices(self, values: pa.Array) -> pa.Array:
         """The index of each value, null for null; values that are not there are added."""
         values = _comparable(values)

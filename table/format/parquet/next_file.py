@@ -280,6 +280,8 @@ class _Parts:
         meta = self.before.body.meta(group, column)
         kind = self.file.schema.field(name).type
         dictionary = before.dictionary(group, column, kind)
+        if dictionary is not None and not kept:
+            dictionary = dictionary.emptied()
         makers = {
             of: PageMaker(fresh, name, [each for each in pages if each.page.kind is of], dictionary)
             for of, fresh in self.fresh.items()
@@ -316,7 +318,7 @@ class _Parts:
         told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
         told[VALUES] = (I64, integer(self.rows(ordinal)))
         statistics = statistics_after(
-            _described(meta),
+            _described(meta) if kept else None,
             [_described(each) for each in metas],
             gone=self._gone(name, set(range(first, first + len(chunk.pages))) - kept),
             kind=kind,
