@@ -33,6 +33,7 @@ from keymark.table.format.parquet.column_chunks import CheckedFile, check_chunk,
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, check_footer
 from keymark.table.format.parquet.footer_place import find_footer
+from keymark.table.format.parquet.inflated import read_inflated
 from keymark.table.format.parquet.parquet_gzip import gzip_pages, gzipped
 from keymark.table.storage.storage import BytesReader, RangeReader
 
@@ -405,15 +406,23 @@ def read_columns(
     data = _checked(source, metadata, columns, groups)
     try:
         file = pq.ParquetFile(
-            data, metadata=metadata, coerce_int96_timestamp_unit="us", pre_buffer=False
+            data if isinstance(data, CheckedFile) else pa.BufferReader(data),
+            metadata=metadata,
+            coerce_int96_timestamp_unit="us",
+            pre_buffer=False,
         )
         known = file.schema_arrow.names
         if columns is not None:
             columns = [name for name in columns if name in known]
-        check_size(source, metadata, known if columns is None else columns, groups=groups)
-        if groups is None:
+        wanted = known if columns is None else columns
+        check_size(source, metadata, wanted, groups=groups)
+        table = None
+        if isinstance(data, bytes):
+            whole = BytesReader(name=source.name, data=data)
+            table = read_inflated(whole, metadata, wanted, groups)
+        if table is None and groups is None:
             table = file.read(columns=columns, use_threads=False)
-        else:
+        elif table is None:
             table = file.read_row_groups(groups, columns=columns, use_threads=False)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptFileError(source.name, 0, f"damaged Parquet: {error}") from error
@@ -427,8 +436,8 @@ def _checked(
     metadata: pq.FileMetaData,
     columns: Sequence[str] | None,
     groups: Sequence[int] | None,
-) -> pa.BufferReader | CheckedFile:
-    """A file object for Arrow, whose column chunks were checked."""
+) -> bytes | CheckedFile:
+    """The file, or a file object for Arrow, whose column chunks were checked."""
     checksums = Checksums.of(metadata.metadata)
     chunks = column_chunks(metadata, columns, groups)
     in_memory = isinstance(source, BytesReader)
@@ -438,7 +447,7 @@ def _checked(
         for chunk in chunks:
             bytes_ = whole[chunk.start : chunk.start + chunk.size]
             check_chunk(chunk, bytes_, checksums, source.name)
-        return pa.BufferReader(data)
+        return bytes(data)
     file = CheckedFile(source)
     for chunk in chunks:
         data = source.read(chunk.start, chunk.size)

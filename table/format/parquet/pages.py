@@ -20,6 +20,8 @@ from keymark.table.errors import CorruptFileError, UnsupportedTableError
 from keymark.table.format.parquet.thrift import ThriftReader
 
 _GZIP_WBITS = 31
+# No stream of deflate becomes more than so many times as large.
+_DEFLATE_RATIO = 1032
 _GZIP_ERROR: Any = isal_zlib.error
 # Bytes of the largest page, where writers aim at one megabyte, and values of the largest header.
 PAGE_BYTES_MAX = 1 << 28
@@ -138,19 +140,47 @@ def decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> by
     """
     if codec == "UNCOMPRESSED" or not size:
         return page
+    if codec == "GZIP":
+        return inflate(page, size, place)
+    if codec not in _CODECS:
+        raise UnsupportedTableError(f"{place[0]}: Parquet codec {codec} is not read")
     try:
-        if codec == "GZIP":
+        found: bytes = pa.Codec(_CODECS[codec]).decompress(page, size, asbytes=True)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFileError(*place, f"a page that does not inflate: {error}") from error
+    _check_length(found, size, place)
+    return found
+
+
+def inflate(page: bytes | memoryview, size: int, place: tuple[str, int]) -> bytes:
+    """The bytes of a page that is a gzip member; what follows it is not looked at.
+
+    Args:
+        page: as it lies in the file.
+        size: of the result, as its header says.
+        place: the file and where the page is, for errors.
+
+    Raises:
+        CorruptFileError: it does not inflate to that size.
+    """
+    if not size:
+        return b""
+    try:
+        # One byte more than there should be, so that the stream comes to its checksum.
+        if len(page) * _DEFLATE_RATIO <= PAGE_BYTES_MAX:
+            # In one call other threads run meanwhile, but nothing bounds the result.
+            found = bytes(isal_zlib.decompress(page, _GZIP_WBITS, size + 1))
+        else:
             stream = isal_zlib.decompressobj(_GZIP_WBITS)
-            # One byte more than there should be, so that the stream comes to its checksum.
             found = bytes(stream.decompress(page, size + 1))
             if not stream.eof:
                 raise CorruptFileError(*place, "a page whose gzip stream does not end")
-        elif codec in _CODECS:
-            found = pa.Codec(_CODECS[codec]).decompress(page, size, asbytes=True)
-        else:
-            raise UnsupportedTableError(f"{place[0]}: Parquet codec {codec} is not read")
-    except (_GZIP_ERROR, pa.ArrowException, OSError) as error:
+    except _GZIP_ERROR as error:
         raise CorruptFileError(*place, f"a page that does not inflate: {error}") from error
-    if len(found) != size:
-        raise CorruptFileError(*place, f"a page of {len(found)} bytes, its header says {size}")
+    _check_length(found, size, place)
     return found
+
+
+def _check_length(page: bytes, size: int, place: tuple[str, int]) -> None:
+    if len(page) != size:
+        raise CorruptFileError(*place, f"a page of {len(page)} bytes, its header says {size}")
