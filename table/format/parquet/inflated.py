@@ -206,20 +206,17 @@ def _wanted(
     groups: Sequence[int] | None,
 ) -> SomePages | None:
     """The pages of columns; None if there is one that Arrow has to inflate."""
-    if _ARROW_SCHEMA in (metadata.metadata or {}) or len(set(columns)) < len(columns):
-        return None
-    # Such a name may be the path of a member of another column.
-    if any("." in name for name in columns):
+    # A name with a dot may be the path of a member of another column.
+    doubtful = len(set(columns)) < len(columns) or any("." in name for name in columns)
+    if doubtful or _ARROW_SCHEMA in (metadata.metadata or {}):
         return None
     chunks = list(column_chunks(metadata, columns, groups))
-    if not chunks or any(chunk.metadata.compression != "GZIP" for chunk in chunks):
+    if any(chunk.metadata.compression != "GZIP" for chunk in chunks):
         return None
     try:
         body = FileBody.of(source.data, source.name)
     except CorruptFileError:
         # Arrow says what is wrong, or knows better.
-        return None
-    if not body.groups.movable:
         return None
     starts = np.array([chunk.start for chunk in chunks], np.int64)
     ends = starts + np.array([chunk.size for chunk in chunks], np.int64)
@@ -231,7 +228,7 @@ def _wanted(
         known = page.kind == OF_DATA or (page.kind == OF_DICTIONARY and has_dictionary[page.chunk])
         if not known or page.has_checksum:
             return None
-    return SomePages(body, pages, numbers)
+    return SomePages(body, pages, numbers) if body.groups.movable else None
 
 
 def _owners(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[str]:

@@ -123,7 +123,7 @@ def test_damage_in_a_page_names_the_file():
     place = chunk.data_page_offset + chunk.total_compressed_size // 2
     data = bytearray(source.data)
     data[place] ^= 0xFF
-    with pytest.raises(CorruptFileError, match=r"f is damaged .*inflate|f is damaged .*its header says"):
+    with pytest.raises(CorruptFileError, match=r"f is .*(not inflate|its header says)"):
         read_inflated(BytesReader(name="f", data=bytes(data)), metadata, ["n"], None)
 
 
