@@ -3,9 +3,8 @@
     file            gzip page | gzip page | gzip page | ...
     what is read    page | page | footer
 
-ISA-L inflates gzip in half of the time that Arrow takes, and lets other threads run meanwhile. Page
-headers and footer get the sizes and offsets of the inflated pages; a column that is not wanted has
-no pages.
+ISA-L inflates gzip in half of the time that Arrow takes. Page headers and footer get the sizes and
+offsets of the inflated pages; a column that is not wanted has no pages.
 """
 
 from __future__ import annotations

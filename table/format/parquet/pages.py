@@ -20,8 +20,6 @@ from keymark.table.errors import CorruptFileError, UnsupportedTableError
 from keymark.table.format.parquet.thrift import ThriftReader
 
 _GZIP_WBITS = 31
-# No stream of deflate becomes more than so many times as large.
-_DEFLATE_RATIO = 1032
 _GZIP_ERROR: Any = isal_zlib.error
 # Bytes of the largest page, where writers aim at one megabyte, and values of the largest header.
 PAGE_BYTES_MAX = 1 << 28
@@ -166,17 +164,13 @@ def inflate(page: bytes | memoryview, size: int, place: tuple[str, int]) -> byte
     if not size:
         return b""
     try:
+        stream = isal_zlib.decompressobj(_GZIP_WBITS)
         # One byte more than there should be, so that the stream comes to its checksum.
-        if len(page) * _DEFLATE_RATIO <= PAGE_BYTES_MAX:
-            # In one call other threads run meanwhile, but nothing bounds the result.
-            found = bytes(isal_zlib.decompress(page, _GZIP_WBITS, size + 1))
-        else:
-            stream = isal_zlib.decompressobj(_GZIP_WBITS)
-            found = bytes(stream.decompress(page, size + 1))
-            if not stream.eof:
-                raise CorruptFileError(*place, "a page whose gzip stream does not end")
+        found = bytes(stream.decompress(page, size + 1))
     except _GZIP_ERROR as error:
         raise CorruptFileError(*place, f"a page that does not inflate: {error}") from error
+    if not stream.eof:
+        raise CorruptFileError(*place, "a page whose gzip stream does not end")
     _check_length(found, size, place)
     return found
 
