@@ -15,7 +15,7 @@ from statistics import median
 from keymark.harness.engines import NATIVE
 from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.indexes.spec import Amounts
-from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
+from keymark.indexes.workload import BLOCK_BYTES, FILTER_BYTES, LOCAL_BYTES, Workload
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.plan.formulas import IN_BYTES, REQUESTS, CostModel, cost_model
 
@@ -109,6 +109,7 @@ def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | 
         row_bytes=max((stored - files * FILTER_BYTES) / cell.rows, 1.0),
         ordered=any(value in GROWING_KINDS for value in settings.values()),
         local_bytes=float(cell.options.get("keymark.local.bytes", LOCAL_BYTES)),
+        block_bytes=float(cell.options.get("hoodie.hfile.block.size", BLOCK_BYTES)),
         broadcast_bytes=_size(conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")),
     )
 
