@@ -202,6 +202,13 @@ class Shard:
         """HFile data blocks decoded so far."""
         return sum(reader.blocks_decoded for reader in self.readers)
 
+    def cuts(self, keys: pa.Array, parts: int) -> list[int]:
+        """Where sorted keys are cut into lookups that read as many blocks of its largest HFile."""
+        files = [source for source in self.sources if isinstance(source, HFileReader)]
+        if not files or parts < 2:
+            return []
+        return max(files, key=lambda file: file.entry_count).cuts(keys, parts)
+
     def lookup(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Find keys (sorted by bytes, unique).
 
