@@ -95,14 +95,17 @@ class TableHandle:
     def _hold(self) -> AbstractContextManager[Lease]:
         return hold_recovered(self._writer(None, RANDOM))
 
-    def _runner(self) -> TaskRunner:
+    def _runner(self, options: Options | None = None) -> TaskRunner:
         if self._spark is None:
             return LocalRunner()
-        return SparkRunner(self._spark, local_bytes=self.options().integer(LOCAL_BYTES))
+        local_bytes = (options or self.options()).integer(LOCAL_BYTES)
+        return SparkRunner(self._spark, local_bytes=local_bytes)
 
     def _context(self, state: TableState, stats: LookupStats | None) -> IndexContext:
+        # By the properties of that reading: far away each further look at them takes a request.
+        options = table_options(state.config, self.choice.name, self._given)
         context = IndexContext.of(
-            state, options=self.options(), runner=self._runner(), spark=self.session
+            state, options=options, runner=self._runner(options), spark=self.session
         )
         return replace(context, stats=stats or LookupStats(), cache=self._cache)
 

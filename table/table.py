@@ -29,6 +29,7 @@ from keymark.table.index.protocol import (
 from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import BaseFile, CommitResult
 from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import (
     check_options,
     column_names,
@@ -177,13 +178,14 @@ class Table(TableHandle):
         """
         if is_frame(keys):
             self._spark = self._spark or keys.sparkSession
-        config = completed(self.config, self.storage, self._given)
-        named = named_keys(keys, config, self.storage)
         state = self.state()
-        index = usable_index(self.choice.name, state.config, self.options())
+        config = completed(state.config, self.storage, self._given)
+        named = named_keys(keys, config, self.storage)
+        context = self._context(state, stats)
+        index = usable_index(self.choice.name, state.config, context.options)
         if spec_of(index.name).metadata_partition == RECORD_INDEX:
             refuse_stale_index(state)
-        return look_up(named, index, self._context(state, stats))
+        return look_up(named, index, context)
 
     def read(
         self,
@@ -212,7 +214,7 @@ class Table(TableHandle):
     ) -> ReadPlan:
         """The rows without Spark: which files will be read, and their rows file by file."""
         state = self.state(as_of)
-        wanted = None if keys is None else self._keys_and_partitions(keys)[0]
+        wanted = None if keys is None else self._keys_and_partitions(keys, state.config)[0]
         files = state.snapshot.files if wanted is None else self.prune(state, wanted)
         return plan_read(state, files, wanted, columns)
 
@@ -433,6 +435,9 @@ class Table(TableHandle):
             return rows
         return to_arrow(rows, columns_of(self.storage) if is_pandas(rows) else None)
 
-    def _keys_and_partitions(self, keys: Keys) -> tuple[pa.Array, pa.Array | None]:
-        config = completed(self.config, self.storage, self._given)
+    def _keys_and_partitions(
+        self, keys: Keys, config: TableConfig | None = None
+    ) -> tuple[pa.Array, pa.Array | None]:
+        """Record keys, and partition paths where they are told; `config` is that of a reading."""
+        config = completed(config or self.config, self.storage, self._given)
         return keys_and_partitions(keys, config, self.storage)

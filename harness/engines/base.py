@@ -187,6 +187,36 @@ def merge_on_read(table: MeasuredTable) -> MergeOnRead:
     return table
 
 
+class ScannedRows(Protocol):
+    """What a scan gives; `keymark.table.read.arrow.ReadPlan` is one."""
+
+    @property
+    def files(self) -> Sequence[object]:
+        """The base files that `to_arrow` opens."""
+
+    def to_arrow(self) -> pa.Table:
+        """The rows."""
+
+
+@runtime_checkable
+class Scannable(Protocol):
+    """A table that is read without Spark; Keymark's are."""
+
+    def scan(self, keys: list[str] | None = None) -> ScannedRows:
+        """The live rows, or those of encoded record keys."""
+
+
+def scannable(table: MeasuredTable) -> Scannable:
+    """The table, if it is read without Spark.
+
+    Raises:
+        CellError: it is not.
+    """
+    if not isinstance(table, Scannable):
+        raise CellError("only Keymark's tables are scanned")
+    return table
+
+
 def compactable(table: MeasuredTable) -> Compactable:
     """The table, if its rows can be put together on demand.
 

@@ -64,6 +64,23 @@ class RevisionRows:
         return list(self._child.call("opened"))
 
 
+@dataclass(frozen=True, slots=True)
+class RevisionScan:
+    """The rows of some keys, read without Spark when asked for.
+
+    Attributes:
+        child: the process of the revision.
+        files: names of the base files that are opened.
+    """
+
+    child: Asked
+    files: Sequence[str]
+
+    def to_arrow(self) -> pa.Table:
+        """The rows."""
+        return self.child.call("scanned")
+
+
 class RevisionTable:
     """A table under test; see `base.MeasuredTable`."""
 
@@ -85,6 +102,12 @@ class RevisionTable:
     def read(self, keys: Sequence[str] | None = None, where: str | None = None) -> RevisionRows:
         """All rows, or those of record keys or of a condition."""
         return RevisionRows(self._child, self._number, keys, where)
+
+    def scan(self, keys: Sequence[str] | None = None) -> RevisionScan:
+        """The rows of all or some record keys, without Spark."""
+        asked = None if keys is None else list(keys)
+        files = self._child.call("scan", table=self._number, keys=asked)
+        return RevisionScan(self._child, files)
 
     def lookup(self, _held: object, /, *, stats: LookupStats | None = None) -> None:
         """Look up the keys that the child holds; `stats` is told what that touched."""

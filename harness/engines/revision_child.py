@@ -55,6 +55,7 @@ class Session:
         self._count = 0
         self._keys: pa.StringArray | None = None
         self._found: Any = None
+        self._scan: Any = None
 
     def start(self, *, master: str, conf: Mapping[str, str]) -> dict[str, str]:
         """Start Spark; the options that it runs with."""
@@ -130,6 +131,15 @@ class Session:
     def opened(self) -> list[str]:
         """Names of the files that the last `find` opened."""
         return list(self._found.inputFiles())
+
+    def scan(self, *, table: int, keys: list[str] | None) -> list[str]:
+        """Plan a read without Spark; names of the files that it opens."""
+        self._scan = self._tables[table].scan(keys=keys)
+        return [file.path for file in self._scan.files]
+
+    def scanned(self) -> pa.Table:
+        """The rows of the last `scan`."""
+        return self._scan.to_arrow()
 
     def digest(self, *, table: int, columns: list[str]) -> tuple[int, str]:
         """Rows and digest of a table."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from keymark.harness.engines import is_native, table_version
-from keymark.harness.engines.base import MeasuredTable
+from keymark.harness.engines.base import MeasuredTable, scannable
 from keymark.harness.errors import CellError
 from keymark.harness.run import outside_entries, workload
 from keymark.harness.run.context import SNAPSHOT, RunContext
@@ -111,6 +111,8 @@ def warm_load(
         keys = context.inputs.lookup_keys().column("record_key").combine_chunks()
         engine.answer(table.lookup(engine.hold_keys(keys, table)), keys)
         table.read(keys=[context.inputs.point_key(0)]).collect()
+        if is_native(cell.engine):
+            scannable(table).scan(keys=[context.inputs.point_key(0)]).to_arrow()
     context.tables.remove(path)
 
 

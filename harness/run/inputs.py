@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -173,6 +174,11 @@ class SparkInputs:
     def lookup_keys(self) -> pa.Table:
         """The keys of the lookup step in an order that mixes present and absent ones."""
         return self._keys
+
+    def few_keys(self) -> pa.Table:
+        """Keys of the lookup step at even distances, so that they are spread as all of them are."""
+        few = self._workload.lookup_few
+        return self._keys.take(np.arange(few) * self._keys.num_rows // max(few, 1))
 
     def model_keys(self) -> pa.Table:
         """Keys of the lookup model: the largest number of keys of one lookup, of each kind."""

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from keymark.harness.engines import is_native
 from keymark.harness.engines.base import Engine, MeasuredTable
 from keymark.harness.measure import processor_time
 from keymark.harness.run.context import Inputs, RunContext
@@ -28,7 +29,9 @@ PURGE = "purge"
 SPREAD = "spread"
 LOOKUP = "lookup"
 LOOKUP_AGAIN = "lookup_again"
+LOOKUP_FEW = "lookup_few"
 POINT_QUERY = "point_query"
+POINT_QUERY_SPARK = "point_query_spark"
 POINT_QUERY_OPTIMIZED = "point_query_optimized"
 COLUMN_QUERY = "column_query"
 RANGE_QUERY = "range_query"
@@ -55,6 +58,7 @@ class Step:
         points: what a step of the lookup model measures, each under a name of its own.
         is_once: whether it is taken in the first repetition of a cell only.
         engines: the engines that take it; empty: all do.
+        of_keymark: whether Keymark's engines alone take it.
         column: whose rows with one value, or a range of values, are read.
         width: of the range.
         variants: the variants of tables that take it; empty: all tables do.
@@ -68,6 +72,7 @@ class Step:
     column: str = ""
     width: float = 0.0
     engines: tuple[str, ...] = ()
+    of_keymark: bool = False
     variants: tuple[str, ...] = ()
 
     @property
@@ -83,8 +88,9 @@ class Step:
     @property
     def changes_rows(self) -> bool:
         """Whether the table holds other rows, or other files, after it."""
-        reads = (LOOKUP, LOOKUP_AGAIN, POINT_QUERY, POINT_QUERY_OPTIMIZED, COMPACT)
-        return self.kind not in (*reads, RANGE_QUERY) and not self.points
+        lookups = (LOOKUP, LOOKUP_AGAIN, LOOKUP_FEW)
+        queries = (POINT_QUERY, POINT_QUERY_SPARK, POINT_QUERY_OPTIMIZED, RANGE_QUERY)
+        return self.kind not in (*lookups, *queries, COMPACT) and not self.points
 
     def is_taken(self, cell: str, *, repetition: int, warmup: bool) -> bool:
         """Whether a repetition of a cell, named by its id, has the step."""
@@ -92,6 +98,8 @@ class Step:
         if self.variants and not set(self.variants) & set(parts):
             return False
         if self.engines and engine not in self.engines:
+            return False
+        if self.of_keymark and not is_native(engine):
             return False
         return not self.is_once or (repetition == 0 and not warmup)
 

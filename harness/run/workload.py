@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from keymark.harness.engines import is_native, table_version
-from keymark.harness.engines.base import WriteOutcome, merge_on_read
+from keymark.harness.engines.base import WriteOutcome, merge_on_read, scannable
 from keymark.harness.engines.hudi_releases import BASE_VERSION
 from keymark.harness.errors import CellError, LimitError
 from keymark.harness.run import maintenance_steps, outside_entries
@@ -32,9 +32,11 @@ from keymark.harness.run.step import (
     LOAD,
     LOOKUP,
     LOOKUP_AGAIN,
+    LOOKUP_FEW,
     NULL_COLUMNS,
     POINT_QUERY,
     POINT_QUERY_OPTIMIZED,
+    POINT_QUERY_SPARK,
     PURGE,
     RANGE_QUERY,
     SPREAD,
@@ -79,6 +81,7 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
             is_once=workload.delete == "once" and name == DELETE,
             column=queried.get(name, ""),
             width=workload.range_width,
+            of_keymark=name == POINT_QUERY_SPARK,
             variants=workload.merge_on_read if name in _OF_MERGE_ON_READ else (),
         )
         for name, wanted, measured in (
@@ -87,9 +90,12 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
             (LOOKUP, workload.lookup_present + workload.lookup_absent > 0, ()),
             (LOOKUP_AGAIN, workload.lookup_again, ()),
             (POINT_QUERY, workload.point_query, ()),
+            (POINT_QUERY_SPARK, workload.point_query, ()),
             (POINT_QUERY_OPTIMIZED, workload.point_query and workload.merge_on_read, ()),
             (COLUMN_QUERY, workload.column_query, ()),
             (RANGE_QUERY, workload.range_query, ()),
+            # Behind the queries of one key: no block of the index is kept for these.
+            (LOOKUP_FEW, workload.lookup_few, ()),
             (COMPACT_ROWS, workload.merge_on_read, ()),
             (f"{LOOKUP}_{LOGS}", workload.model_keys, points(LOGS, workload.model_keys)),
             (COMPACT, workload.model_keys, ()),
@@ -153,9 +159,9 @@ def _at(run: StepRun) -> str:
 
 def _taken(run: StepRun) -> tuple[Values, str | None]:
     """The numbers of a step, and what is wrong with its result."""
-    if run.step.name in (LOOKUP, LOOKUP_AGAIN):
+    if run.step.name in (LOOKUP, LOOKUP_AGAIN, LOOKUP_FEW):
         return _lookup(run)
-    if run.step.kind in (POINT_QUERY, POINT_QUERY_OPTIMIZED):
+    if run.step.kind in (POINT_QUERY, POINT_QUERY_SPARK, POINT_QUERY_OPTIMIZED):
         return _point_query(run)
     if run.step.name == COLUMN_QUERY:
         return _column_query(run)
@@ -275,7 +281,8 @@ def _call(run: StepRun) -> tuple[Callable[[Any], WriteOutcome], DataFrame]:
 
 
 def _lookup(run: StepRun) -> tuple[Values, str | None]:
-    asked = run.inputs.lookup_keys()
+    is_few = run.step.name == LOOKUP_FEW
+    asked = run.inputs.few_keys() if is_few else run.inputs.lookup_keys()
     keys = asked.column("record_key").combine_chunks()
     held = run.engine.hold_keys(keys, run.table)
     stats = LookupStats()
@@ -292,20 +299,38 @@ def _lookup(run: StepRun) -> tuple[Values, str | None]:
 
 
 def _point_query(run: StepRun) -> tuple[Values, str | None]:
+    """Read the row of a key: by a scan where Keymark's engines take it so, or by `read`."""
     key = run.inputs.point_key(run.trial.repetition)
+    is_scan = run.step.kind == POINT_QUERY and is_native(run.cell.engine)
+    values, rows = _scanned(run, key) if is_scan else _read(run, key)
+    values["total", "keys"] = 1
+    is_optimized = run.step.name == POINT_QUERY_OPTIMIZED
+    columns = _checked_columns(run)
+    expected = independent.find(run.files(), key, columns, base_files_only=is_optimized)
+    return values, verify.point_mistake(rows, expected)
+
+
+def _scanned(run: StepRun, key: str) -> tuple[Values, list[Mapping[str, Any]]]:
+    """Read the rows of a key without Spark, as a Python program does, on the clock."""
+    table = scannable(run.table)
+    with run.timed() as values:
+        plan = table.scan(keys=[key])
+        found = plan.to_arrow()
+    values["total", "files_read"] = len(plan.files)
+    return values, found.to_pylist()
+
+
+def _read(run: StepRun, key: str) -> tuple[Values, list[Mapping[str, Any]]]:
+    """Read the rows of a key by Spark, or by the library that an engine is, on the clock."""
     is_optimized = run.step.name == POINT_QUERY_OPTIMIZED
     read = merge_on_read(run.table).read_optimized if is_optimized else run.table.read
     with run.timed() as values:
         frame = read(keys=[key])
         found = frame.collect()
-    rows: list[Mapping[str, Any]] = [row.asDict() for row in found]
     # Spark names the files that it reads itself; tasks that read from a store name none.
     if opened := len(frame.inputFiles()):
         values["total", "files_read"] = opened
-    values["total", "keys"] = 1
-    columns = _checked_columns(run)
-    expected = independent.find(run.files(), key, columns, base_files_only=is_optimized)
-    return values, verify.point_mistake(rows, expected)
+    return values, [row.asDict() for row in found]
 
 
 def _column_query(run: StepRun) -> tuple[Values, str | None]:

@@ -274,6 +274,8 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
         and not (work.point_query or work.range_query),
         "lookup_again: needs lookup_present or lookup_absent": work.lookup_again
         and not work.lookup_present + work.lookup_absent,
+        "lookup_few: at most lookup_present and lookup_absent together": work.lookup_few
+        > work.lookup_present + work.lookup_absent,
     }
     if work.delete_latest or work.spread_batch:
         fixed = bool(scenario.dataset.source or scenario.table.source)
@@ -347,6 +349,7 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
         "workload.delete: false": work.delete,
         "workload.purge: false": work.purge,
         "workload.lookup_again: false": work.lookup_again,
+        "workload.lookup_few: 0": work.lookup_few,
         "workload.point_query: false": work.point_query,
         "workload.column_query: none": work.column_query,
         "workload.range_query: none": work.range_query,

@@ -35,13 +35,15 @@ class WorkloadSection(Section):
         lookup_present: keys of the lookup step that are in the table.
         lookup_absent: keys of the lookup step that are not; half of them were deleted.
         lookup_again: whether the same keys are looked up a second time, by the same handle.
-        point_query: whether a single key is read at the end.
+        lookup_few: keys of a second lookup, the step `lookup_few`, of those of the first; 0: none.
+        point_query: whether a single key is read at the end, by Keymark's engines once by
+            `Table.scan` and once by Spark, the step `point_query_spark`.
         column_query: column whose rows with one value are read at the end; empty: none.
         range_query: numeric column of which a range is read at the end: the rows whose value is at
             least that of the point query's row, and less than `range_width` above it; empty: none.
         range_width: how wide that range is.
         read_every: rounds after each of which, but the last, these two queries are taken as well,
-            as the steps `point_query_<round>` and `range_query_<round>`; 0: none.
+            as the steps `point_query_<round>` (by `Table.scan`) and `range_query_<round>`; 0: none.
         upkeep: variants whose tables are compacted between rounds, after such queries, as the steps
             `compact_rows_<round>`.
         upkeep_every: rounds after each of which, but the last, they are; 0: none.
@@ -63,6 +65,7 @@ class WorkloadSection(Section):
     lookup_present: Natural = 8_000
     lookup_absent: Natural = 2_000
     lookup_again: bool = False
+    lookup_few: Natural = 0
     point_query: bool = True
     column_query: str = ""
     range_query: str = ""

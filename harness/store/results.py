@@ -16,15 +16,19 @@ from typing import Annotated, Any, Self
 from pydantic import PlainValidator, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of samples, run.json and summaries.
 
 Since 2 an engine's name tells the version of Hudi's tables where it is not the release's own.
+Since 3 the step `point_query` of Keymark's engines is a scan without Spark; the read by Spark,
+which it was before, is the step `point_query_spark`.
 """
 
 # URLs and absolute paths, one or a list of them: they differ with each run and each instant.
 _PATHS = re.compile(r"(?:^|\s)(?:[a-z][a-z0-9+.-]*:)?/\S*")
 _HUDI_1 = re.compile(r"\bhudi@1\.\d+\.\d+\b(?!-v)")
+_KEYMARK = re.compile(r"native(@.*)?")
+_POINT_QUERY = re.compile(r"point_query(_\d+)?")
 
 PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "services", "total")
 """Phases of a step, the same in every engine; `total` is the whole step.
@@ -93,7 +97,8 @@ class Sample(_JsonLine):
         cell: stable id of the cell, `<engine>/<index>`.
         engine: engine name, such as `native` or `hudi@VERSION`.
         index: index name (`record`, `global_simple`, ...).
-        step: `bulk_insert`, `upsert_<n>`, `delete`, `lookup`, `point_query`; of mappings `build`.
+        step: `bulk_insert`, `upsert_<n>`, `delete`, `lookup`, `point_query`, `point_query_spark`,
+            ...; of mappings `build`.
         round: number of change batches that the table has seen when the step ends; 0 after load.
         repetition: 0, 1, ...; warm-up repetitions are counted apart, from 0.
         warmup: taken to warm up; never part of a statistic.
@@ -143,6 +148,7 @@ class Sample(_JsonLine):
             schema_version=SCHEMA_VERSION,
             cell=with_table_versions(found.cell, version),
             engine=with_table_versions(found.engine, version),
+            step=step_now(found.step, found.engine, version),
         )
 
 
@@ -211,6 +217,17 @@ class Stage(_JsonLine):
     output_bytes: StrictInt = 0
     spill_bytes: StrictInt = 0
 
+    @classmethod
+    def of_run(cls, line: str, schema_version: object) -> Self:
+        """A stage from a line of JSON of a run whose `run.json` has that schema version.
+
+        Raises:
+            ValueError: no JSON object, or a field missing or of the wrong type.
+        """
+        found = cls.from_json(with_table_versions(line, schema_version))
+        step = step_now(found.step, found.cell.partition("/")[0], schema_version)
+        return replace(found, step=step)
+
 
 def with_table_versions(text: str, schema_version: object) -> str:
     """A text of a document of some schema version, with engines named as they are now.
@@ -219,6 +236,17 @@ def with_table_versions(text: str, schema_version: object) -> str:
     """
     is_old = isinstance(schema_version, int) and schema_version < 2
     return _HUDI_1.sub(r"\g<0>-v6", text) if is_old else text
+
+
+def step_now(step: str, engine: str, schema_version: object) -> str:
+    """The name that a step of an engine has now, in a document of some schema version.
+
+    Before schema 3 Keymark's engines took the point query by Spark.
+    """
+    is_old = isinstance(schema_version, int) and schema_version < 3
+    if is_old and _KEYMARK.fullmatch(engine) and _POINT_QUERY.fullmatch(step):
+        return step.replace("point_query", "point_query_spark")
+    return step
 
 
 def wrong_keys(error: ValidationError) -> str:

@@ -87,6 +87,7 @@ class WorkloadRecord(Recorded):
     lookup_present: int = 0
     lookup_absent: int = 0
     lookup_again: bool = False
+    lookup_few: int = 0
     point_query: bool = False
     column_query: Text = ""
     range_query: Text = ""

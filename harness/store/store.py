@@ -200,7 +200,8 @@ class RunFolder:
         """All beats in the order they were taken; lines that a kill cut off are left out."""
         found = []
         with suppress(FileNotFoundError):
-            for line in self._renamed(content(self.canary_file)).split("\n"):
+            written = content(self.canary_file).decode(errors="replace")
+            for line in with_table_versions(written, self._version).split("\n"):
                 with suppress(ValueError):
                     found.append(Beat.from_json(line))
         return found
@@ -218,15 +219,15 @@ class RunFolder:
             RunFolderError: the file cannot be read, or a line is no stage; says which.
         """
         try:
-            lines = self._renamed(content(self.stages_file)).split("\n")
+            lines = content(self.stages_file).decode(errors="replace").split("\n")
         except FileNotFoundError:
             return []
         except OSError as error:
             raise RunFolderError(f"{self.stages_file} cannot be read: {error}") from error
-        found = []
+        found, version = [], self._version
         for number, line in enumerate(filter(None, lines), start=1):
             try:
-                found.append(Stage.from_json(line))
+                found.append(Stage.of_run(line, version))
             except ValueError as error:
                 raise RunFolderError(f"{self.stages_file}, line {number}: {error}") from error
         return found
@@ -250,13 +251,13 @@ class RunFolder:
         except ValueError as error:
             raise RunFolderError(f"{self.samples_file}, line {number}: {error}") from error
 
-    def _renamed(self, written: bytes) -> str:
-        """The text of a file whose lines have no schema version: that of `run.json` holds."""
+    @property
+    def _version(self) -> object:
+        """The schema version of files whose lines have none: that of `run.json`."""
         try:
-            version = _schema_version(self.info_file.read_text(encoding="utf-8"))
+            return _schema_version(self.info_file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
-            version = None
-        return with_table_versions(written.decode(errors="replace"), version)
+            return None
 
     def keep_only(self, keep: Callable[[Sample], bool]) -> None:
         """Drop what a killed run left unfinished: other samples, and a cut-off last line."""

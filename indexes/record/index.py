@@ -91,18 +91,16 @@ class RecordIndex(LookupIndex):
         rows = split_by_shard(keys, len(shards))
         asked = [number for number in range(len(shards)) if len(rows[number])]
         work = {n: _decoded(shards[n].slice, len(rows[n]), context) for n in asked}
-        if context.cache is not None and sum(work.values()) > context.cache.capacity:
+        total = sum(work.values())
+        if context.cache is not None and total > context.cache.capacity:
             # It would drive the blocks of other lookups out, and find none of its own next time.
             shards = tuple(replace(shard, cache=None) for shard in shards)
+        # Few blocks are no ranges, however many cores there are: the session need not be asked.
+        cores = context.runner.cores if total >= 2 * _RANGE_BYTES_MIN else 1
         ranges = [
             (shards[n], part)
             for n in asked
-            for part in _cut(
-                shards[n],
-                keys,
-                rows[n],
-                _pieces(work[n], sum(work.values()), context.runner.cores),
-            )
+            for part in _cut(shards[n], keys, rows[n], _pieces(work[n], total, cores))
         ]
         tasks = [ShardLookup(shard, keys.take(pa.array(part))) for shard, part in ranges]
         weights = [WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]

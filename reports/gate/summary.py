@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from keymark.harness.store.results import (
     SCHEMA_VERSION,
     Number,
+    step_now,
     with_table_versions,
     wrong_keys,
 )
@@ -84,6 +86,7 @@ def read(path: Path) -> KeptSummary:
         document = json.loads(text)
         if isinstance(document, dict):
             document = json.loads(with_table_versions(text, document.get("schema_version")))
+            rename_steps(document)
     except OSError as error:
         raise ReportError(f"{clean(path)} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -98,3 +101,21 @@ def read(path: Path) -> KeptSummary:
             f"not one up to {SCHEMA_VERSION}"
         )
     return found
+
+
+def rename_steps(document: dict[str, Any]) -> None:
+    """Name the steps of a summary as they are now; it is then of the present schema.
+
+    Args:
+        document: of any schema. What is not as a summary has it is left alone.
+    """
+    version = document.get("schema_version")
+    if not isinstance(version, int) or version >= SCHEMA_VERSION:
+        return
+    cells = document.get("cells")
+    for cell in cells if isinstance(cells, list) else ():
+        metrics = cell.get("metrics") if isinstance(cell, dict) else None
+        for each in metrics if isinstance(metrics, list) else ():
+            if isinstance(each, dict) and isinstance(each.get("step"), str):
+                each["step"] = step_now(each["step"], str(cell.get("engine")), version)
+    document["schema_version"] = SCHEMA_VERSION

@@ -26,7 +26,8 @@ _PANEL_ROWS = 3
 def history_chart(history: History) -> Drawing:
     """Draw the numbers that changed; where none did, the times of whole steps.
 
-    A dot is the median of a run, a line the median of a level, and a dashed line a change.
+    A dot is the median of a run, a line the median of a level, a dashed line a change, and a
+    dotted line where a step begins anew.
     """
     found = history.changed or [
         each for each in history.series if (each.key.phase, each.unit) == (PHASES[-1], "s")
@@ -38,11 +39,14 @@ def history_chart(history: History) -> Drawing:
         panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
         for axes, series in zip(panels, shown, strict=True):
             _panel(axes, series)
+            for begin in history.begins:
+                if series.key.step == begin.step:
+                    axes.axvline(begin.run - 0.5, color=INK, linewidth=1.2, linestyle=":")
         panels[-1].set_xlim(-0.5, len(history.runs) - 0.5)
         panels[-1].xaxis.set_major_locator(MaxNLocator(6, integer=True))
         panels[-1].set_xlabel(
             f"run, {history.runs[0][:40]} is 0\ndot: median of a run, line: median of a level,\n"
-            "dashed: change"
+            "dashed: change" + ("; dotted: the step begins anew" if history.begins else "")
         )
 
     return Drawing(draw=draw, rows=_PANEL_ROWS * len(shown), title=title)

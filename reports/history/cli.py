@@ -64,6 +64,15 @@ def answer(found: History) -> dict[str, Any]:
         "runs": list(found.runs),
         "series": len(found.series),
         "warnings": list(found.warnings),
+        "begins": [
+            {
+                "step": each.step,
+                "run": each.run,
+                "run_id": found.runs[each.run],
+                "words": each.words,
+            }
+            for each in found.begins
+        ],
         "changes": [
             {
                 "cell": clean(series.key.cell),
@@ -90,6 +99,7 @@ def page(found: History) -> str:
     lines += ["| first run of it | what | before | after | change |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(map(markdown, row))} |" for row in _rows(found)]
     lines += ["", "![the history](history.svg)", ""]
+    lines += [f"- {markdown(words)}" for words in _begun(found)]
     return "\n".join(lines + [f"- {markdown(warning)}" for warning in found.warnings])
 
 
@@ -106,8 +116,15 @@ def show(found: History, target: str) -> None:
         for row in rows[:_LONGEST_TABLE]:
             table.add_row(*map(Text, row))
         console.print(table)
+    for words in _begun(found):
+        console.print(Text(words))
     console.print(Text(_sentence(found)))
     print(f"chart: {clean(target.rstrip('/'))}/history.svg")
+
+
+def _begun(found: History) -> list[str]:
+    """Where steps begin anew, a sentence each."""
+    return [f"From {found.runs[each.run]} on {each.words}." for each in found.begins]
 
 
 def _sentence(found: History) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from keymark.harness.engines import is_native
 from keymark.harness.store.units import METRICS
 from keymark.reports.errors import ReportError
 from keymark.reports.gate import run_numbers
@@ -14,6 +15,8 @@ from keymark.reports.gate.run_numbers import Key
 from keymark.reports.history.change_points import LevelChange, counter_changes, time_changes
 from keymark.reports.model.projection import step_order
 from keymark.reports.render.text import clean
+
+_SCAN, _READ = "point_query", "point_query_spark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +39,34 @@ class NumberHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """A run from which on a step means something else than before.
+
+    Attributes:
+        run: its place in the history.
+        step: name of the step.
+        words: what it means now, and where what it meant before goes on.
+    """
+
+    run: int
+    step: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """Many runs.
 
     Attributes:
         runs: names, in order, safe to show.
         series: everything that at least two runs measured.
+        begins: where steps begin anew.
         warnings: what was left out, safe to show.
     """
 
     runs: tuple[str, ...]
     series: tuple[NumberHistory, ...]
+    begins: tuple[Begin, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -96,12 +116,36 @@ def read(paths: Sequence[Path]) -> History:
     return History(
         runs=tuple(side.run_id or side.name for side in found),
         series=tuple(sorted(series, key=_order)),
+        begins=tuple(_begins(numbers)),
         warnings=tuple(
             f"{side.name}: {clean(cell)} is left out ({clean(reason)})"
             for side in found
             for cell, reason in side.wrong.items()
         ),
     )
+
+
+def _begins(numbers: Mapping[Key, Mapping[int, float]]) -> Iterator[Begin]:
+    """Where Keymark's point query becomes a scan, in a history that has its read by Spark before.
+
+    Args:
+        numbers: values by the place of their run.
+    """
+    first = {
+        step: min(
+            (
+                min(values)
+                for key, values in numbers.items()
+                if key.step == step and is_native(key.cell.partition("/")[0])
+            ),
+            default=None,
+        )
+        for step in (_SCAN, _READ)
+    }
+    scan, read = first[_SCAN], first[_READ]
+    if scan is not None and read is not None and read < scan:
+        words = f"Keymark's {_SCAN} is a scan without Spark; its read by Spark goes on as {_READ}"
+        yield Begin(run=scan, step=_SCAN, words=words)
 
 
 def _series(key: Key, unit: str, values: dict[int, float], *, native: bool) -> NumberHistory:

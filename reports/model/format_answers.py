@@ -15,13 +15,13 @@ can prove.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from keymark.harness.engines import format_name, is_native, library_name
 from keymark.harness.store.units import METRICS, Unit
+from keymark.reports.model.measures import LAST, PHASES, Measure, measures_of
 from keymark.reports.model.projection import UPSERT, CellView, Trial
-from keymark.reports.model.tables import LAST, PHASES, Measure
 from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
 
 COMPACTION = "compact_rows"
@@ -53,6 +53,7 @@ class Question:
         words: the question, to stand before a colon.
         step: whose numbers answer it; `LAST` for those of the last step that has them.
         metric: a name of `keymark.harness.store.units.METRICS`, or `REQUESTS`.
+        of_keymark: the step of Keymark's cells, where it is another one.
         pooled: whether the answer is the mean over the steps `<step>_<round>` of a repetition.
         compacted: whether each batch bears its share of the compaction between batches. Of a mode
             that has variants with compaction only these count.
@@ -62,6 +63,7 @@ class Question:
     words: str
     step: str
     metric: str
+    of_keymark: str = ""
     pooled: bool = False
     compacted: bool = False
 
@@ -97,9 +99,10 @@ class Question:
 
     def counted(self, cell: CellView, metric: str) -> Mapping[Trial, float]:
         """A metric of the step, by trial; empty where the candidate does not have it."""
+        step = self.of_keymark if self.of_keymark and is_native(cell.engine) else self.step
         if self.pooled:
-            return cell.pooled(self.step, "total", metric)
-        return _measure(self.step, metric).values(cell)
+            return cell.pooled(step, "total", metric)
+        return _measure(step, metric).values(cell)
 
     def parts(self, cell: CellView) -> dict[str, float]:
         """Medians of what an answer is made of, by name; what was removed is below 0."""
@@ -217,7 +220,12 @@ def has_formats(cells: Sequence[CellView]) -> bool:
 
 def answers(cells: Sequence[CellView]) -> list[FormatAnswer]:
     """Who answers each question best; verified cells on the same data."""
-    return [_answer(question, cells) for question in QUESTIONS]
+    query = measures_of(cells)["point_query"]
+    asked = [
+        replace(each, of_keymark=query.of_keymark) if each.step == query.step else each
+        for each in QUESTIONS
+    ]
+    return [_answer(question, cells) for question in asked]
 
 
 def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:

@@ -37,7 +37,8 @@ _NUMBER = re.compile(r"(\d{1,18})")
 STEP_ORDER = (
     *("build", "bulk_insert", "build_index", "spread"),
     *("upsert", "insert", "null_columns", "delete", "purge"),
-    *("lookup", "lookup_again", "point_query", "column_query", "range_query"),
+    *("lookup", "lookup_again", "point_query", "point_query_spark"),
+    *("column_query", "range_query", "lookup_few"),
 )
 UPSERT = "upsert"
 """Name of the pooled step: the mean of a repetition's ``upsert_<n>`` steps."""

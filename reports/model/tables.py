@@ -8,14 +8,23 @@ column shows no difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from keymark.harness.engines import format_name, hudi_name, is_native
-from keymark.harness.store.units import METRICS, Better, Unit
+from keymark.harness.store.units import METRICS, Better
 from keymark.indexes.spec import UNKNOWN
-from keymark.reports.model.projection import UPSERT, CellView, Trial, step_order
+from keymark.reports.model.measures import (
+    BY_KEY,
+    PHASES,
+    REST,
+    Measure,
+    beyond_phases,
+    measures_of,
+    time_of,
+)
+from keymark.reports.model.projection import UPSERT, CellView, step_order
 from keymark.reports.render.text import clean
 from keymark.reports.stats.lookup_model import is_point
 from keymark.reports.stats.statistics import (
@@ -26,178 +35,10 @@ from keymark.reports.stats.statistics import (
     summarize,
 )
 
-LAST = "last"
-"""Name of the step to take where only a table's final state counts."""
-
-PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "services")
-REST = "rest"
-"""What the whole of a step holds beyond its phases."""
 _LEAST_REST = 0.01
 
 # Nobody repeats a run more often than this to settle a difference.
 _REPETITIONS_MAX = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """What a column shows.
-
-    Attributes:
-        key: short name, for files and anchors.
-        title: heading.
-        what: the quantity, to stand before a colon.
-        step: a step's name, ``UPSERT`` or ``LAST``.
-        phase: a phase.
-        metric: a name of ``keymark.harness.store.units.METRICS``.
-    """
-
-    key: str
-    title: str
-    what: str
-    step: str
-    phase: str
-    metric: str
-
-    @property
-    def unit(self) -> str:
-        """Base unit of the values."""
-        return METRICS[self.metric].unit.value
-
-    @property
-    def higher(self) -> bool:
-        """Whether more is better."""
-        return METRICS[self.metric].better is Better.HIGHER
-
-    @property
-    def is_time(self) -> bool:
-        """Whether it varies with the machine's noise; counters repeat."""
-        return METRICS[self.metric].unit in (Unit.SECONDS, Unit.RATE)
-
-    def values(self, cell: CellView) -> Mapping[Trial, float]:
-        """Values of a cell by trial; empty when it has none."""
-        if self.phase == REST:
-            return _rest(cell, self.step, self.metric)
-        if self.step != LAST:
-            return cell.values(self.step, self.phase, self.metric)
-        for step in reversed(cell.steps()):
-            found = cell.values(step, self.phase, self.metric)
-            if found:
-                return found
-        return {}
-
-
-def _time_of(step: str, title: str, what: str) -> Measure:
-    """The whole time of a step."""
-    return Measure(key=step, title=title, what=what, step=step, phase="total", metric="wall_s")
-
-
-HEADLINE = (
-    Measure(
-        key="build",
-        title="Build",
-        what="Building the index of given keys",
-        step="build",
-        phase="total",
-        metric="wall_s",
-    ),
-    Measure(
-        key="build_index",
-        title="Index built",
-        what="Building the index of a table that has rows",
-        step="build_index",
-        phase="total",
-        metric="wall_s",
-    ),
-    Measure(
-        key="build_rate",
-        title="Keys indexed",
-        what="Keys indexed in a second",
-        step="build_index",
-        phase="total",
-        metric="keys_per_s",
-    ),
-    Measure(
-        key="write_latency",
-        title="Upsert",
-        what="Upsert batch",
-        step=UPSERT,
-        phase="total",
-        metric="wall_s",
-    ),
-    Measure(
-        key="tag",
-        title="of it, tagging",
-        what="Tagging of an upsert batch",
-        step=UPSERT,
-        phase="tag",
-        metric="wall_s",
-    ),
-    _time_of("spread", "Upsert all over", "Upsert of rows all over the table"),
-    _time_of("null_columns", "Columns nulled", "Nulling columns by key"),
-    _time_of("delete", "Delete", "Deleting by key"),
-    _time_of("purge", "Purge", "Purging deleted keys"),
-    Measure(
-        key="lookup",
-        title="Lookup",
-        what="Lookup",
-        step="lookup",
-        phase="total",
-        metric="wall_s",
-    ),
-    _time_of("lookup_again", "Looked up again", "Looking the same keys up again"),
-    Measure(
-        key="lookup_rate",
-        title="Keys looked up",
-        what="Keys looked up in a second",
-        step="lookup",
-        phase="total",
-        metric="keys_per_s",
-    ),
-    Measure(
-        key="point_query",
-        title="Point query",
-        what="Point query",
-        step="point_query",
-        phase="total",
-        metric="wall_s",
-    ),
-    _time_of("column_query", "Column query", "Reading the rows of one value of a column"),
-    _time_of("range_query", "Range query", "Reading the rows of a range of a column"),
-    Measure(
-        key="shuffle",
-        title="Shuffle per upsert",
-        what="Shuffle of an upsert batch",
-        step=UPSERT,
-        phase="total",
-        metric="shuffle_write_bytes",
-    ),
-    Measure(
-        key="storage",
-        title="Index on disk",
-        what="Index on disk",
-        step=LAST,
-        phase="total",
-        metric="index_bytes",
-    ),
-    Measure(
-        key="key_bytes",
-        title="Index per key",
-        what="Index on disk per key",
-        step=LAST,
-        phase="total",
-        metric="bytes_per_key",
-    ),
-    Measure(
-        key="memory",
-        title="Peak memory",
-        what="Peak memory of the process",
-        step=LAST,
-        phase="total",
-        metric="peak_memory_bytes",
-    ),
-)
-
-BY_KEY = {measure.key: measure for measure in HEADLINE}
 
 
 class Standing(StrEnum):
@@ -268,8 +109,8 @@ def headline(cells: Sequence[CellView]) -> SummaryTable:
     """The answer: what an index costs to write, to look up and to keep; of a job, its steps."""
     own = own_steps(cells)
     if not own:
-        return table(cells, HEADLINE)
-    times = [_time_of(step, clean(step, 40), f"Step {clean(step, 40)}") for step in own]
+        return table(cells, list(measures_of(cells).values()))
+    times = [time_of(step, clean(step, 40), f"Step {clean(step, 40)}") for step in own]
     return table(cells, [*times, BY_KEY["memory"]])
 
 
@@ -285,8 +126,11 @@ def paired_ratios(base: CellView, other: CellView, keys: Iterable[str]) -> dict[
 
     Ratios are taken within each repetition.
     """
+    measures = measures_of([base, other])
     ratios = {
-        key: paired_ratio(BY_KEY[key].values(base), BY_KEY[key].values(other))[0] for key in keys
+        key: paired_ratio(measures[key].values(base), measures[key].values(other))[0]
+        for key in keys
+        if key in measures
     }
     return {key: ratio for key, ratio in ratios.items() if ratio is not None}
 
@@ -294,17 +138,20 @@ def paired_ratios(base: CellView, other: CellView, keys: Iterable[str]) -> dict[
 def steps(cells: Sequence[CellView]) -> SummaryTable:
     """Wall time of every step; the points of the lookup model have tables of their own."""
     found = {step for cell in cells for step in cell.steps() if not is_point(step)}
-    names = sorted(found, key=step_order)
+    query = measures_of(cells)["point_query"]
+    if query.of_keymark:
+        found = {step.replace(query.of_keymark, query.step) for step in found}
     measures = [
         Measure(
             key=name,
             title=clean(name, 40).replace("_", " "),
             what=clean(name, 40).replace("_", " "),
             step=name,
+            of_keymark=name.replace(query.step, query.of_keymark) if query.of_keymark else "",
             phase="total",
             metric="wall_s",
         )
-        for name in names
+        for name in sorted(found, key=step_order)
     ]
     return filled(table(cells, measures))
 
@@ -336,7 +183,7 @@ def phases(cells: Sequence[CellView]) -> SummaryTable:
 def rest_words(cells: Sequence[CellView]) -> list[str]:
     """What the time of an upsert beyond its phases is, a sentence for each kind of cells."""
     said = []
-    cells = [cell for cell in cells if _rest(cell, UPSERT, "wall_s")]
+    cells = [cell for cell in cells if beyond_phases(cell, UPSERT, "wall_s")]
     if any(map(_tells_phases, cells)):
         said.append(
             "Between phases, Keymark asks for the schema of the rows, puts the changes of the "
@@ -378,18 +225,17 @@ def _by_phase(cells: Sequence[CellView], metric: str, *, key: str, what: str) ->
     return filled(table(cells, measures))
 
 
-def work(cells: Sequence[CellView], step: str) -> SummaryTable:
-    """What a step, `UPSERT` included, makes Spark, the storage and the processor do."""
+def work(cells: Sequence[CellView], time: Measure) -> SummaryTable:
+    """What a step whose time is measured makes Spark, the storage and the processor do."""
     stored = ("index_bytes", "table_bytes")
     names = [name for name, metric in METRICS.items() if metric.counter and name not in stored]
     names += ["cpu_s", "python_worker_s"]
     measures = [
-        Measure(
+        replace(
+            time,
             key=name,
             title=METRICS[name].title,
             what=METRICS[name].title,
-            step=step,
-            phase="total",
             metric=name,
         )
         for name in names
@@ -400,18 +246,6 @@ def work(cells: Sequence[CellView], step: str) -> SummaryTable:
 def _tells_phases(cell: CellView) -> bool:
     """Whether the engine timed all phases."""
     return bool(cell.values(UPSERT, PHASES[0], "wall_s"))
-
-
-def _rest(cell: CellView, step: str, metric: str) -> dict[Trial, float]:
-    """What the whole of a step holds beyond its phases, by trial; empty where it has none."""
-    found = [values for name in PHASES if (values := cell.values(step, name, metric))]
-    if not found:
-        return {}
-    whole = cell.values(step, "total", metric)
-    return {
-        trial: max(value - sum(each.get(trial, 0.0) for each in found), 0.0)
-        for trial, value in whole.items()
-    }
 
 
 def _column(cells: Sequence[CellView], measure: Measure) -> Column:

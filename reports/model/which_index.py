@@ -16,8 +16,8 @@ from keymark.indexes import installed
 from keymark.indexes.spec import UNKNOWN, IndexSpec
 from keymark.reports.model import facts
 from keymark.reports.model.data_points import by_data, leading, words_of
+from keymark.reports.model.measures import BY_KEY, Measure
 from keymark.reports.model.projection import CellView, Run, Trial, cell_order
-from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, spread
 from keymark.reports.render.text import clean, listed
@@ -156,7 +156,7 @@ def _entries(
 ) -> tuple[Entry, ...]:
     cell, base = found.get((index, at)), found.get((yardstick, at))
     writes = _ratio(BY_KEY["write_latency"], base, cell)
-    reads = _ratio(BY_KEY["point_query"], base, cell)
+    reads = _ratio(BY_KEY["point_query_spark"], base, cell)
     sizes = sorted(
         (
             each

@@ -13,8 +13,8 @@ from typing import Any
 
 from keymark.harness.store.data_point import DataPoint
 from keymark.reports.model.data_points import by_data, words_of
+from keymark.reports.model.measures import BY_KEY, Measure
 from keymark.reports.model.projection import CellView
-from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.format_values import digits, times
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, clean, listed

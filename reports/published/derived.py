@@ -14,6 +14,7 @@ from typing import Any
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.contents import content
 from keymark.reports.errors import ReportError
+from keymark.reports.gate.summary import rename_steps
 from keymark.reports.model import projection
 from keymark.reports.published.run import CANARY, SUMMARY, Finding, PublishedRun, in_file
 from keymark.reports.render.text import clean
@@ -48,9 +49,10 @@ def derived_findings(run: PublishedRun) -> Iterator[Finding]:
     except (ValueError, RecursionError, RunFolderError) as error:
         yield in_file(SUMMARY, "", f"is no JSON: {error}")
         return
-    if not isinstance(said, Mapping) or not said.keys() >= set(_NEEDED):
+    if not isinstance(said, dict) or not said.keys() >= set(_NEEDED):
         yield in_file(SUMMARY, "", f"does not say {', '.join(_NEEDED)}")
         return
+    rename_steps(said)
     for place, what in _differences(said, given, ""):
         yield in_file(SUMMARY, place, what)
 

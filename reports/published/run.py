@@ -102,8 +102,12 @@ def read(path: Path) -> tuple[PublishedRun | None, list[Finding]]:
             return None, found
         found += _digest(RunFolder(path), text, record)
         samples, wrong = _parsed(path / SAMPLES, Sample.from_json)
-        beats, cut = _parsed(path / CANARY, _renamed(Beat.from_json, record))
-        stages, torn = _parsed(path / STAGES, _renamed(Stage.from_json, record))
+        # These lines have no schema version: that of `run.json` holds.
+        version = record.schema_version
+        beats, cut = _parsed(
+            path / CANARY, lambda line: Beat.from_json(with_table_versions(line.decode(), version))
+        )
+        stages, torn = _parsed(path / STAGES, lambda line: Stage.of_run(line.decode(), version))
     except RunFolderError as error:
         return None, [*found, in_file("", "", str(error))]
     found += [*wrong, *cut, *torn]
@@ -192,8 +196,3 @@ def _parsed(
     if rest:
         wrong.append(in_line(path.name, len(lines) + 1, "", "is cut off"))
     return good, wrong
-
-
-def _renamed(parse: Callable[[str], Line], record: RunRecord) -> Callable[[bytes], Line]:
-    """How a line without a schema version is read: that of `run.json` holds."""
-    return lambda line: parse(with_table_versions(line.decode(), record.schema_version))

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from keymark.harness.engines import is_native
 from keymark.harness.store.results import PHASES, Sample
 from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.units import METRICS, Unit
@@ -18,6 +19,7 @@ from keymark.reports.published.run import INFO, SAMPLES, Finding, PublishedRun, 
 
 _LOADS = ("bulk_insert", "build")
 _BUILD_INDEX, _DELETE, _SPREAD, _UPSERT = "build_index", "delete", "spread", "upsert"
+_POINT_QUERY, _POINT_QUERY_SPARK = "point_query", "point_query_spark"
 
 
 class Taken(NamedTuple):
@@ -126,6 +128,8 @@ def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> It
     cells = [each.cell for each in record.cells or ()]
     skipped = tuple(f"{name}/" for name in record.skipped)
     found = list(dict.fromkeys([*cells, *(taken.cell for taken in steps)]))
+    # Before schema 3 Keymark's engines took the point query by Spark alone.
+    scans = any(taken.step == _POINT_QUERY and _is_native(taken.cell) for taken in steps)
     for cell in found:
         # Of a cell that failed the rest was left out.
         if cell in record.failed or f"{cell}/".startswith(skipped):
@@ -134,10 +138,20 @@ def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> It
         if not counted:
             yield in_file(SAMPLES, "", f"{cell} was planned and has no samples")
             continue
-        yield from _missing_of(cell, record, counted)
+        queries = [_POINT_QUERY] if scans or not _is_native(cell) else []
+        queries += [_POINT_QUERY_SPARK] if _is_native(cell) else []
+        yield from _missing_of(cell, record, counted, queries=queries)
 
 
-def _missing_of(cell: str, record: RunRecord, counted: Sequence[Taken]) -> Iterator[Finding]:
+def _is_native(cell: str) -> bool:
+    """Whether a cell is of an engine that is Keymark."""
+    return is_native(cell.partition("/")[0])
+
+
+def _missing_of(
+    cell: str, record: RunRecord, counted: Sequence[Taken], *, queries: Sequence[str]
+) -> Iterator[Finding]:
+    """What a cell lacks, or has beyond the repetitions; `queries` are its point queries."""
     plan = record.scenario.workload
     loads = {*_LOADS, *([] if plan.build_index else [_BUILD_INDEX])}
     once = {_SPREAD, *([_DELETE] if plan.delete == "once" else [])}
@@ -145,7 +159,7 @@ def _missing_of(cell: str, record: RunRecord, counted: Sequence[Taken]) -> Itera
     for taken in counted:
         there[taken.step].add(taken.repetition)
     planned = [f"{_UPSERT}_{number}" for number in range(1, plan.rounds + 1)]
-    planned += ["lookup"] * bool(plan.lookup_keys) + ["point_query"] * plan.point_query
+    planned += ["lookup"] * bool(plan.lookup_keys) + list(queries) * plan.point_query
     planned += [_DELETE] * (plan.delete is True) + ["purge"] * plan.purge
     for step in dict.fromkeys([*planned, *there]):
         wanted: set[int] = set()

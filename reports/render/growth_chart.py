@@ -22,7 +22,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from keymark.reports.model.tables import Measure
+from keymark.reports.model.measures import Measure
 from keymark.reports.render.charts import (
     INK,
     Drawing,

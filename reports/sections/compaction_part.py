@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keymark.reports.model.data_points import by_data, leading, words_of
+from keymark.reports.model.measures import Measure
 from keymark.reports.model.projection import UPSERT, CellView, Run, Trial
-from keymark.reports.model.tables import Measure, SummaryTable, table
+from keymark.reports.model.tables import SummaryTable, table
 from keymark.reports.render.grids import Grid, grid
 from keymark.reports.render.prose import Answer, answers
 from keymark.reports.render.text import clean

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from keymark.harness.engines import NATIVE
+from keymark.reports.model.measures import BY_KEY, Measure, measures_of
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.engines_chart import PREFIX, engines_chart
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.format_values import amount, digits
@@ -26,11 +26,14 @@ from keymark.reports.stats.statistics import (
     summarize,
 )
 
+_QUERIES = {"point_query": "Point query", "point_query_spark": "Point query by Spark"}
 COMPARED = {
     "build_index": "Index built",
     "tag": "Tagging",
     "lookup": "Lookup",
     "write_latency": "Upsert",
+    "lookup_few": "Lookup of few keys",
+    **_QUERIES,
 }
 """Keys of what is compared, with the words for it."""
 
@@ -95,10 +98,13 @@ def engines_part(run: Run) -> EnginesPart | None:
     """The section of a run; None unless ours and another engine measured the same."""
     right = [cell for cell in run.cells if cell.verified]
     others = dict.fromkeys(cell.engine for cell in right if cell.engine != NATIVE)
+    # Where Keymark's cells have no scan the run is of before schema 3, and compared no queries.
+    has_scans = _QUERIES.keys() <= measures_of(right).keys()
     found = [
         Beside(measure=BY_KEY[key], engine=engine, duels=tuple(duels(right, BY_KEY[key], engine)))
         for engine in others
         for key in COMPARED
+        if has_scans or key not in _QUERIES
     ]
     found = [beside for beside in found if beside.duels]
     if not found:

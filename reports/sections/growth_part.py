@@ -9,8 +9,8 @@ from typing import Any
 from keymark.harness.store.data_point import DataPoint
 from keymark.reports.errors import ReportError
 from keymark.reports.model.data_points import words_of
+from keymark.reports.model.measures import HEADLINE, Measure
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import HEADLINE, Measure
 from keymark.reports.model.winners import MAPPED, map_values, winner_map
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.format_values import amount

@@ -1,6 +1,6 @@
 """The answer in a sentence: what a reader would tell a colleague, with the machine's noise.
 
-Up to three further sentences say what finding rows, shuffling and reading one row take.
+Up to four further sentences say what finding rows, shuffling and reading one row take.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from keymark.reports.render.text import listed
 _ORDER = ("write_latency", "build_index", "build", "lookup", "null_columns", "delete", "purge")
 """Measures by what readers ask first; else the first that was measured."""
 
-_MORE = ("tag", "shuffle", "point_query")
+_MORE = ("tag", "shuffle", "point_query", "point_query_spark")
 """Measures of the further sentences."""
 
 _NAMED = 3
@@ -102,6 +102,7 @@ def _subject(run: Run, cell: CellView, column: Column) -> str:
         "tag": ("finding the rows that an upsert changes", 0, "", ""),
         "shuffle": ("what an upsert shuffles", 0, "", ""),
         "point_query": ("reading one row by its key", 0, "", ""),
+        "point_query_spark": ("reading one row by its key with Spark", 0, "", ""),
         "build_index": ("building the index", rows, "rows", ""),
         "build": ("building the index", rows, "keys", ""),
         "lookup": ("a lookup", sizes.lookup_keys, "keys", "in a table of"),

@@ -188,6 +188,7 @@ def _command(run: Run, cell: CellView, steps: Sequence[str]) -> str:
             "workload.delete=false": work.delete and "delete" not in steps,
             "workload.lookup_present=0": work.lookup_present and not asks,
             "workload.lookup_absent=0": work.lookup_absent and not asks,
+            "workload.lookup_few=0": work.lookup_few and not asks,
             "workload.point_query=false": work.point_query and not last.startswith("point_query"),
             "workload.merge_on_read=[]": work.merge_on_read and not merges,
         }

@@ -15,7 +15,8 @@ from keymark.harness.store.data_point import DataPoint
 from keymark.indexes.spec import UNKNOWN_COLOR
 from keymark.reports.model import facts, tables
 from keymark.reports.model.data_points import by_data, leading, words_of
-from keymark.reports.model.projection import UPSERT, CellView, Run, cell_order, failed_cells
+from keymark.reports.model.measures import measures_of, time_of
+from keymark.reports.model.projection import CellView, Run, cell_order, failed_cells
 from keymark.reports.model.report_warnings import run_warnings
 from keymark.reports.model.which_index import WhichIndex, which_index
 from keymark.reports.render import charts, export, prose
@@ -40,18 +41,21 @@ CHART_TITLES = {
     "purge": "Purging given keys from all files",
     "lookup": "Lookup: finding the files of given keys",
     "lookup_again": "The same lookup again, by the same handle",
+    "lookup_few": "Lookup of few keys: finding their files",
     "shuffle": "Shuffle of one upsert batch",
     "point_query": "Point query: reading one record",
+    "point_query_spark": "Point query by Spark: reading one record",
     "column_query": "Column query: reading the rows of one value",
     "range_query": "Range query: reading the rows of a range",
     "storage": "Index on disk",
 }
 WORKING = {
-    UPSERT: "one upsert batch",
+    "write_latency": "one upsert batch",
     "lookup": "the lookup",
     "point_query": "the point query",
+    "point_query_spark": "the point query by Spark",
 }
-"""Steps whose work is shown, with the words for them."""
+"""Measures of the times of steps whose work is shown, with the words for these."""
 PHASES_TITLE = "Where the time of an upsert goes"
 
 
@@ -327,15 +331,18 @@ def _charts(headline: tables.SummaryTable, *, judged: bool) -> list[Chart]:
 
 def _details(cells: Sequence[CellView]) -> list[Details]:
     foremost = {cell.data for cell in leading(cells)}
-    working = {**WORKING, **{step: f"step {clean(step, 40)}" for step in tables.own_steps(cells)}}
+    own = [time_of(step, "", f"step {clean(step, 40)}") for step in tables.own_steps(cells)]
     made = []
     for data, group in by_data(cells).items():
+        measures = measures_of(group)
+        working = [(measures[key], words) for key, words in WORKING.items() if key in measures]
+        working += [(time, time.what) for time in own]
         found = [
             grid(tables.steps(group), "Wall time of every step", judged=False),
             grid(tables.shuffled(group), "Bytes shuffled by one upsert batch", judged=False),
             *(
-                grid(tables.work(group, step), f"Work done by {words}", judged=False)
-                for step, words in working.items()
+                grid(tables.work(group, time), f"Work done by {words}", judged=False)
+                for time, words in working
             ),
         ]
         grids = [each for each in found if each.heads]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from keymark.reports.model.data_points import leading
+from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import BY_KEY, paired_ratios
+from keymark.reports.model.tables import paired_ratios
 from keymark.reports.render import export
 from keymark.reports.render.format_values import times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
@@ -20,7 +21,10 @@ from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.stats.statistics import Summary, is_shown
 
-COMPARED = ("write_latency", "tag", "delete", "lookup", "point_query", "shuffle", "storage")
+COMPARED = (
+    *("write_latency", "tag", "delete", "lookup", "point_query", "point_query_spark"),
+    *("shuffle", "storage"),
+)
 """Keys of the measures that are compared."""
 
 _SAME = 0.01

@@ -12,8 +12,8 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from keymark.harness.engines import hudi_name, hudi_order
+from keymark.reports.model.measures import BY_KEY, LAST, Measure
 from keymark.reports.model.projection import UPSERT, CellView, Run
-from keymark.reports.model.tables import BY_KEY, LAST, Measure
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import Answer

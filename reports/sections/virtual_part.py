@@ -13,6 +13,7 @@ from typing import Any
 
 from keymark.harness.store.units import Unit
 from keymark.reports.model.data_points import order_of, words_of
+from keymark.reports.model.measures import measures_of
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import paired_ratios
 from keymark.reports.render import export
@@ -29,15 +30,11 @@ COMPARED = {
     "tag": "Tagging",
     "lookup": "Lookup",
     "point_query": "Point query",
+    "point_query_spark": "Point query by Spark",
 }
 """Keys of the times that are compared, with the words for them."""
 
-HEADS = (
-    "Base files, stored keys",
-    "Base files, virtual keys",
-    "Saved",
-    *(f"{words}, virtual as a multiple" for words in COMPARED.values()),
-)
+HEADS = ("Base files, stored keys", "Base files, virtual keys", "Saved")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +127,17 @@ def _pair(stored: CellView, virtual: CellView, *, several: bool) -> Pair:
 
 def _grid(group: Sequence[Pair]) -> Grid:
     where = words_of(group[0].stored.data)
+    measures = measures_of([pair.stored for pair in group])
+    keys = [key for key in COMPARED if key in measures]
     rows = tuple(
-        Row(label=pair.label, index=pair.stored.index, entries=_entries(pair)) for pair in group
+        Row(label=pair.label, index=pair.stored.index, entries=_entries(pair, keys))
+        for pair in group
     )
-    return Grid(caption=where or "Stored keys beside virtual ones", heads=HEADS, rows=rows)
+    heads = (*HEADS, *(f"{COMPARED[key]}, virtual as a multiple" for key in keys))
+    return Grid(caption=where or "Stored keys beside virtual ones", heads=heads, rows=rows)
 
 
-def _entries(pair: Pair) -> tuple[Entry, ...]:
+def _entries(pair: Pair, keys: Sequence[str]) -> tuple[Entry, ...]:
     saved, unit = pair.saved, Unit.BYTES.value
     stored = [Entry(value=NOTHING)] * 3
     if pair.sizes and saved is not None:
@@ -144,7 +145,7 @@ def _entries(pair: Pair) -> tuple[Entry, ...]:
         each = digits((before - after) / rows)
         stored = [Entry(value=amount(size, unit)) for size in (before, after)]
         stored.append(Entry(value=f"{100 * saved:.1f} %", spread=f"{each} bytes a row"))
-    ratios = (pair.ratios.get(key) for key in COMPARED)
+    ratios = (pair.ratios.get(key) for key in keys)
     return (*stored, *(Entry(value=ratio_words(each) if each else NOTHING) for each in ratios))
 
 

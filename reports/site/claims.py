@@ -10,8 +10,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from keymark.reports.model.data_points import by_data, leading, words_of
+from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import BY_KEY
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, spread
 from keymark.reports.render.text import NOTHING, clean

@@ -45,7 +45,7 @@ QUESTIONS = (
         name="Lookups",
         title="How fast is a lookup of keys?",
         about="The time in which the file of each of many keys is found.",
-        charts=("lookup", "lookup_again"),
+        charts=("lookup", "lookup_again", "lookup_few"),
     ),
     Question(
         key="shuffle",
@@ -59,7 +59,7 @@ QUESTIONS = (
         name="Queries",
         title="How fast is a query?",
         about="The time in which one record, or the rows of one value, are read.",
-        charts=("point_query", "column_query", "range_query"),
+        charts=("point_query", "point_query_spark", "column_query", "range_query"),
     ),
     Question(
         key="storage",

@@ -10,8 +10,8 @@ from typing import Any
 
 from keymark.reports.errors import ReportError
 from keymark.reports.model import facts, projection
+from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import Run
-from keymark.reports.model.tables import BY_KEY
 from keymark.reports.model.which_index import FEWEST
 from keymark.reports.model.winners import MAPPED, Winner, winners
 from keymark.reports.plan import calibration, score

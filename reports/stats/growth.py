@@ -17,8 +17,8 @@ from enum import StrEnum
 import numpy as np
 
 from keymark.indexes.spec import UNKNOWN, IndexSpec
+from keymark.reports.model.measures import Measure
 from keymark.reports.model.projection import CellView, Trial
-from keymark.reports.model.tables import Measure
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
 
 PUBLISHED_ROWS = 2_000_000_000

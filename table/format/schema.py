@@ -7,6 +7,7 @@ namespace of the record around them (AvroConversionUtils, SchemaConverters of sp
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -165,6 +166,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+@functools.lru_cache(maxsize=64)
 def from_avro(text: str) -> pa.Schema:
     """The columns of an Avro record schema.
 

@@ -7,16 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.errors import CorruptFileError, InputError, SnapshotExpiredError, TableError
-from keymark.table.format.parquet.base_file import read_base_file, read_footer
+from keymark.table.format.parquet.base_file import (
+    BaseFileFooter,
+    read_base_file,
+    read_footer,
+)
 from keymark.table.format.schema import META_COLUMNS, from_avro, with_meta, without_meta
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import KEY_COLUMN, TableConfig
-from keymark.table.state.base_files import open_sized, stored_rows, without_values
+from keymark.table.state.base_files import open_sized, rows_at, stored_rows, without_values
 from keymark.table.state.table_state import TableState, naming_the_remedy, table_schema
 from keymark.table.storage.storage import RangeReader, Storage
 from keymark.table.timeline.clean_metadata import decode_clean_plan
@@ -114,12 +119,23 @@ class FileRows:
         """The rows of a file."""
         with naming_the_remedy():
             source = open_base(self.storage, file)
-            table = stored_rows(source, read_footer(source), without_meta(self.full))
-        if self.keys is not None:
-            stored = StoredKeys.of(self.config).of_rows(table, file.path)
-            table = table.filter(pc.is_in(stored, value_set=self.keys))
+            table = self._rows(source, read_footer(source))
         table = without_values(table, hidden_columns(self.config))
         return table if self.columns is None else table.select(self.columns)
+
+    def _rows(self, source: RangeReader, footer: BaseFileFooter) -> pa.Table:
+        """The rows of a file that have one of the keys, or all."""
+        schema, keys = without_meta(self.full), StoredKeys.of(self.config)
+        if self.keys is None:
+            return stored_rows(source, footer, schema)
+        if footer.checksums is None or keys.virtual:
+            # Only its rows may tell that the file of another writer is in the wrong place.
+            table = stored_rows(source, footer, schema)
+            return table.filter(pc.is_in(keys.of_rows(table, source.name), value_set=self.keys))
+        # The column of the keys tells which rows are needed, and mostly that none is.
+        is_asked = pc.is_in(keys.read(source, footer.metadata), value_set=self.keys)
+        places = np.flatnonzero(is_asked.to_numpy(zero_copy_only=False))
+        return rows_at(source, footer, schema, places)
 
 
 def hidden_columns(config: TableConfig) -> tuple[str, ...]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.parquet.base_file import BaseFileFooter, read_base_file
+from keymark.table.format.parquet.chosen_rows import chosen_rows
 from keymark.table.format.schema import conform, with_meta
 from keymark.table.layout.model import BaseFile
 from keymark.table.storage.storage import BytesReader, RangeReader, Storage
+
+_FEW_ROWS = 100
+"""More of them are in most pages of a file."""
 
 
 def stored_rows(
@@ -22,13 +28,40 @@ def stored_rows(
     """
     full = with_meta(schema) if meta else schema
     stored = read_base_file(data, None if meta else full.names, footer=footer)
+    return _in_schema(stored, full, data.name)
+
+
+def rows_at(
+    data: RangeReader, footer: BaseFileFooter, schema: pa.Schema, places: npt.NDArray[np.int64]
+) -> pa.Table:
+    """Some rows of a base file in the table's schema, with the meta columns.
+
+    Of a few rows of a file of ours the pages are read that hold them, of others the whole file.
+
+    Args:
+        data: the file.
+        footer: its footer.
+        schema: of the table.
+        places: numbers of the rows, ascending.
+    """
+    if not len(places):
+        return with_meta(schema).empty_table()
+    if footer.checksums is None or len(places) > _FEW_ROWS:
+        return stored_rows(data, footer, schema).take(pa.array(places))
+    whole = BytesReader(name=data.name, data=data.read(0, data.size))
+    stored = chosen_rows(whole, footer.metadata, footer.checksums, places)
+    return _in_schema(stored, with_meta(schema), data.name)
+
+
+def _in_schema(stored: pa.Table, full: pa.Schema, name: str) -> pa.Table:
+    """Rows of a file with the columns of the table, in their order."""
     for item in full:
         if item.name not in stored.column_names and item.nullable:
             stored = stored.append_column(item, pa.nulls(stored.num_rows, item.type))
     try:
-        return conform(stored, full, data.name)
+        return conform(stored, full, name)
     except InputError as error:
-        raise CorruptFileError(data.name, 0, str(error)) from error
+        raise CorruptFileError(name, 0, str(error)) from error
 
 
 def read_base(storage: Storage, base: BaseFile) -> BytesReader:

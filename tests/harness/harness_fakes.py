@@ -100,6 +100,11 @@ class HonestTable:
         rows = self.rows()
         return rows if keys is None else Frame({k: rows[k] for k in keys if k in rows})
 
+    def scan(self, keys=None):
+        rows = self.read(keys).collect()
+        found = pa.table({"k": [row["k"] for row in rows], "ts": [row["ts"] for row in rows]})
+        return SimpleNamespace(files=["one.parquet"], to_arrow=lambda: found)
+
     def lookup(self, keys, /, *, stats=None):
         held = self.rows()
         if stats is not None:
@@ -232,6 +237,9 @@ class FakeInputs:
 
     def lookup_keys(self):
         return pa.table({"record_key": ["c", "a", "zz"], "expect_present": [True, False, False]})
+
+    def few_keys(self):
+        return self.lookup_keys().slice(0, 1)
 
     def model_keys(self):
         here = [*"cdefgh", *(f"absent{number}" for number in range(6))]

@@ -34,6 +34,7 @@ def test_at_size_compares_hudi_with_what_it_is_asked_for_on_the_same_files():
         ("upsert_1", False, False, ()),
         ("lookup", False, False, ()),
         ("point_query", False, False, ()),
+        ("point_query_spark", False, False, ()),
         ("delete", True, True, ()),
         ("spread", True, True, ("native", "hudi@0.15.0")),
     ]

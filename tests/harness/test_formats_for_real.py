@@ -126,6 +126,8 @@ def test_the_scenario_is_measured_and_verified_beside_native(tmp_path):
                 for each in cells[f"{engine}/{mode}/defaults/shape-{shape}"]
             }
             assert found["point_query_1", "total", "keys"] == 1
+            assert (("point_query_spark", "total", "wall_s") in found) == (engine == "native")
+            assert ("point_query_spark_1", "total", "wall_s") not in found
             assert found["range_query", "total", "keys"] >= 1
             assert found["lookup", "total", "keys"] == 60
             assert found["upsert_2", "total", "files_written"] >= 1

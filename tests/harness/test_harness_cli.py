@@ -77,6 +77,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "secondary_index",
         "shuffle",
         "skew",
+        "speed",
         "tagging",
         "virtual_keys",
         "write_latency",

@@ -46,13 +46,14 @@ def test_steps_come_in_the_order_of_their_needs():
         ("lookup", 1, True),
         ("lookup_again", 1, True),
         ("point_query", 1, True),
+        ("point_query_spark", 1, True),
     ]
 
 
 def test_every_step_is_measured_and_verified(tmp_path):
     results, held = repeated(tmp_path)
     assert [name for name, result in results.items() if result.mistake] == []
-    assert len(results) == 8
+    assert len(results) == 9
     built = results["build_index"].values
     assert built["total", "keys"] == 10
     assert built["total", "keys_per_s"] == 10 / built["total", "wall_s"]

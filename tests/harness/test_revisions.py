@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from harness_fakes import HeldFrame, RecordedChild
 
@@ -141,6 +142,8 @@ def test_a_table_is_measured_through_messages(tmp_path):
         lookup={"shards_read": 2, "of_a_later_revision": 1},
         check={"ok": True, "missing": 0, "extra": 0, "wrong": 0, "duplicate": 0},
         digest=(5, "d"),
+        scan=["a.parquet"],
+        scanned=pa.table({"k": ["x"]}),
     )
     engine = RevisionEngine(child, LocalTables())
     table = engine.create(tmp_path, LAYOUT, index="record", options={"o": "1"})
@@ -159,6 +162,9 @@ def test_a_table_is_measured_through_messages(tmp_path):
     assert stats.shards_read == 2
     assert table.check().ok
     assert engine.digest(table.read(), ["a"]) == (5, "d")
+    plan = table.scan(keys=["x"])
+    assert child.calls[-1] == ("scan", {"table": 7, "keys": ["x"]})
+    assert (plan.files, plan.to_arrow().to_pylist()) == (["a.parquet"], [{"k": "x"}])
 
 
 STARTS = """

@@ -39,7 +39,10 @@ def metrics(summary):
 
 
 def test_four_indexes_are_measured_verified_and_reported(tmp_path):
-    code, summary, said = bench(tmp_path / "run", "--set", "workload.column_query=driver")
+    sets = ("workload.column_query=driver", "workload.lookup_few=7")
+    code, summary, said = bench(
+        tmp_path / "run", *(word for each in sets for word in ("--set", each))
+    )
     assert code == 0, said
     assert summary["verified"] is True
     assert [cell["index"] for cell in summary["cells"]] == INDEXES
@@ -51,7 +54,9 @@ def test_four_indexes_are_measured_verified_and_reported(tmp_path):
         assert found[index, "upsert_1", "total", "files_written"] > 0
         assert found[index, "bulk_insert", "write", "tasks"] > 0
         assert found[index, "lookup", "total", "keys"] == 70
-    assert found["record", "point_query", "total", "files_read"] == 1
+    for step in ("point_query", "point_query_spark"):
+        assert found["record", step, "total", "files_read"] == 1
+    assert found["record", "lookup_few", "total", "keys"] == 7
     assert found["record", "column_query", "total", "keys"] >= 1
     assert found["record", "upsert_1", "total", "index_bytes"] > 0
     assert (tmp_path / "run" / "report" / "index.html").is_file()
@@ -79,7 +84,8 @@ def test_virtual_keys_are_verified_against_keys_that_the_harness_makes(tmp_path)
         ("bucket", "several"),
     ]
     assert all(each["saved"] > 0 for each in found)
-    assert set(found[0]["ratios"]) == {"write_latency", "tag", "lookup", "point_query"}
+    queries = {"point_query", "point_query_spark"}
+    assert set(found[0]["ratios"]) == {"write_latency", "tag", "lookup", *queries}
 
 
 def contents(folder):
@@ -187,7 +193,7 @@ STEPS = {
     "bootstrap": ["bulk_insert", "build_index", "lookup"],
     "gdpr_delete": [
         *("bulk_insert", "upsert_1", "null_columns", "delete", "purge"),
-        *("lookup", "point_query"),
+        *("lookup", "point_query", "point_query_spark"),
     ],
     "lookup": ["bulk_insert", "lookup", "lookup_again"],
     "scaling": ["bulk_insert", "upsert_1", "lookup"],

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.store.results import Sample
+from keymark.harness.store.results import Sample, Stage
 from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 
@@ -28,6 +28,10 @@ SAMPLE = Sample(
     reason="",
 )
 
+STAGE_COUNTS = (
+    *("stages", "tasks", "input_bytes", "shuffle_write_bytes", "shuffle_write_records"),
+    *("shuffle_read_bytes", "shuffle_read_records"),
+)
 CONTRACT = [
     "schema_version", "run_id", "cell", "engine", "index", "step", "round", "repetition",
     "warmup", "phase", "metric", "unit", "value", "verified", "valid", "reason",
@@ -76,7 +80,7 @@ def test_every_cut_of_the_last_line_is_survived(folder):
         {"value": True},
         {"warmup": 0},
         {"round": 1.5},
-        {"schema_version": 3},
+        {"schema_version": 4},
         {"cell": None},
     ],
 )
@@ -107,7 +111,7 @@ def test_a_folder_with_files_is_not_taken_for_a_new_run(tmp_path):
         RunFolder.create(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema_version": 3}'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema_version": 4}'])
 def test_a_damaged_run_json_is_refused(folder, content):
     folder.info_file.write_text(content)
     with pytest.raises(RunFolderError, match=r"run\.json"):
@@ -120,8 +124,8 @@ def test_a_folder_without_run_json_is_no_run(tmp_path):
 
 
 def test_a_newer_run_json_tells_which_version_wrote_it(folder):
-    folder.info_file.write_text('{"schema_version": 3, "versions": {"keymark": "9.1"}, "cells": 7}')
-    with pytest.raises(RunFolderError, match=r"schema version 3, newer than 2; Keymark 9\.1"):
+    folder.info_file.write_text('{"schema_version": 4, "versions": {"keymark": "9.1"}, "cells": 7}')
+    with pytest.raises(RunFolderError, match=r"schema version 4, newer than 3; Keymark 9\.1"):
         folder.read_record()
 
 
@@ -138,6 +142,31 @@ def test_hudis_tables_of_before_schema_2_are_of_version_6(folder):
     first, second = folder.samples()
     assert (first.cell, first.engine) == ("hudi@1.1.1-v6/record", "hudi@1.1.1-v6")
     assert (second.cell, second.engine) == ("hudi@1.1.1/record", "hudi@1.1.1")
+
+
+@pytest.mark.parametrize(
+    ("engine", "step", "now"),
+    [
+        ("native", "point_query", "point_query_spark"),
+        ("native@worktree", "point_query_5", "point_query_spark_5"),
+        ("native", "lookup", "lookup"),
+        ("hudi@0.15.0", "point_query", "point_query"),
+        ("hudi@1.2.0", "point_query_optimized", "point_query_optimized"),
+    ],
+)
+def test_keymarks_point_query_was_by_spark_before_schema_3(folder, engine, step, now):
+    told = {"cell": f"{engine}/record", "engine": engine, "step": step}
+    old = dataclasses.replace(SAMPLE, schema_version=2, **told)
+    folder.append([old, dataclasses.replace(SAMPLE, **told)])
+    first, second = folder.samples()
+    assert (first.step, second.step) == (now, step)
+    assert first.schema_version == second.schema_version == 3
+    numbers = dict.fromkeys(("wall_s", *STAGE_COUNTS), 1)
+    stage = Stage(cell=old.cell, step=step, repetition=0, phase="total", name="a", **numbers)
+    folder.write_stages([stage])
+    assert [each.step for each in folder.stages()] == [step]
+    folder.info_file.write_text('{"schema_version": 2}')
+    assert [each.step for each in folder.stages()] == [now]
 
 
 def test_a_record_keeps_what_it_does_not_know_and_only_what_was_said(folder):

@@ -11,7 +11,7 @@ from keymark.harness.run.workload import steps
 from keymark.harness.scenario import matrix, scenario
 from keymark.harness.store.store import RunFolder
 
-STEPS = ["upsert_1", "upsert_2", "delete", "lookup", "point_query"]
+STEPS = ["upsert_1", "upsert_2", "delete", "lookup", "point_query", "point_query_spark"]
 
 
 TWO = "indexes=['record','bucket']"

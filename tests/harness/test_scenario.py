@@ -52,6 +52,7 @@ BUILT_IN = {
     "secondary_index": QUICKSTART[:1],
     "shuffle": QUICKSTART,
     "skew": QUICKSTART[:1],
+    "speed": QUICKSTART[:1],
     "tagging": tuple(name for name in EVERY if name in engine_indexes("hudi@0.15.0")),
     "virtual_keys": QUICKSTART,
     "write_latency": QUICKSTART,
@@ -88,7 +89,7 @@ def test_the_matrix_of_indexes_compares_shapes_sizes_and_batches_on_equal_terms(
     assert specs["skewed"].partition_kind.sizes == "zipf"
     assert not any(spec.count(spec.moves) for spec in specs.values())
     steps = [step.name for step in workload.steps(loaded.workload)]
-    assert steps == ["upsert_1", "lookup", "point_query"]
+    assert steps == ["upsert_1", "lookup", "point_query", "point_query_spark"]
 
 
 def test_tagging_gives_both_engines_the_same_cells():
@@ -124,7 +125,7 @@ def test_virtual_keys_differ_from_stored_ones_in_nothing_else():
         "composite": "sequence",
     }
     steps = [step.name for step in workload.steps(loaded.workload)]
-    assert steps == ["upsert_1", "lookup", "point_query"]
+    assert steps == ["upsert_1", "lookup", "point_query", "point_query_spark"]
 
 
 def test_indexes_of_variants_are_checked():

@@ -106,6 +106,8 @@ def _cell(shared: dict, cost: Cost, times: float, *, shape: str, rows: int, batc
     made.append(sample(**shared, step="lookup", round=1, metric="keys", value=10_000.0))
     query = 0.05 * times if record else 0.4 * times + rows / 1e6
     made.append(sample(**shared, step="point_query", round=1, value=query))
+    if shared["engine"] == "native":
+        made.append(sample(**shared, step="point_query_spark", round=1, value=query))
     if shared["repetition"] == 0:
         load = {"step": "bulk_insert", "round": 0}
         made.append(sample(**shared, **load, value=3.0 * times))

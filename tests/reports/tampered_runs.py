@@ -159,7 +159,7 @@ TAMPERED = {
     "a line moved": (samples(where=LOOKUP, repetition=2), "already"),
     "no line": (garbage, "samples.jsonl, line 1"),
     "cut off": (cut_off, "is cut off"),
-    "a later schema": (samples(where=LOOKUP, schema_version=3), "schema version 3 is newer"),
+    "a later schema": (samples(where=LOOKUP, schema_version=4), "schema version 4 is newer"),
     # One flag.
     "verified with a reason": (samples(where=FAILED, verified=True), "with a reason why not"),
     "verified": (samples(where=FAILED, verified=True, reason=""), "verified once and for all"),
@@ -236,7 +236,7 @@ TAMPERED = {
         "started, finished: the run lasted 31 s",
     ),
     "another name": (info(lambda d: d.update(run_id="r2")), "holds samples of another run"),
-    "a later run.json": (info(lambda d: d.update(schema_version=3)), "schema version 3, newer"),
+    "a later run.json": (info(lambda d: d.update(schema_version=4)), "schema version 4, newer"),
     "still running": (info(lambda d: d.update(status="running")), "not ended"),
     "a secret": (
         info(lambda d: d["scenario"].update(options={"db.password": "hunter2"})),

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
+from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import load
-from keymark.reports.model.tables import BY_KEY
 from keymark.reports.publish import publish
 from keymark.reports.sections.engines_part import Duel, duels, engines_part, verdict
 from keymark.reports.stats.statistics import summarize

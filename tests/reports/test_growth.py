@@ -12,7 +12,7 @@ from synthetic_runs import sample, write_run
 
 from keymark.reports.errors import ReportError
 from keymark.reports.model import projection
-from keymark.reports.model.tables import HEADLINE
+from keymark.reports.model.measures import HEADLINE
 from keymark.reports.publish import publish
 from keymark.reports.render.growth_chart import Scales, growth_chart, spread_out
 from keymark.reports.sections.growth_part import growth_part, verdict

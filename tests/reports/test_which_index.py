@@ -25,7 +25,9 @@ def cell(index, *, shape="random", rows=100, batch=10, scale=1.0, loaded=True):
             sample(**at, step="lookup", value=time),
             sample(**at, step="lookup", metric="keys", value=500.0),
             sample(
-                **at, step="point_query", value=3.8 * scale * noise if index == "bucket" else time
+                **at,
+                step="point_query_spark",
+                value=3.8 * scale * noise if index == "bucket" else time,
             ),
             sample(**at, metric="shuffle_write_bytes", value=1024.0),
         ]

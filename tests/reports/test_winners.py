@@ -4,8 +4,8 @@ import pytest
 from synthetic_runs import sample, write_run
 
 from keymark.harness.store.data_point import DataPoint
+from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import load
-from keymark.reports.model.tables import BY_KEY
 from keymark.reports.model.winners import map_values, winner_map, winners
 
 LOOKUP = BY_KEY["lookup"]

@@ -91,22 +91,60 @@ class PagedFile:
             CorruptFileError: it is damaged.
         """
         body = FileBody.of(file.data, file.name)
-        groups = body.groups
-        if not groups.movable:
+        if not body.groups.movable:
             return None
-        starts = groups.starts
-        ends = starts + groups.of_chunks(COMPRESSED)
-        pages = scan_pages(np.frombuffer(file.data, np.uint8), starts, ends=ends, name=file.name)
-        chunks = _chunks(pages, groups.shape)
+        chunks = _scanned(body, file)
         leaves = [number for number, name in enumerate(names) if name not in apart]
         rows = [_rows_of([members[number] for number in leaves]) for members in chunks]
-        totals = groups.of_groups(GROUP_ROWS).tolist()
-        if [sum(each) for each in rows] != totals or not all(totals):
+        if not _are_all(rows, body):
             return None
-        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            checksums.check(number, body.data[start:end], file.name, start)
+        _check(body, checksums)
+        return cls._by_pages(body, chunks, names, rows)
+
+    @classmethod
+    def alike(
+        cls, file: BytesReader, checksums: Checksums, leaves: Sequence[str]
+    ) -> list[tuple[list[str], Self]]:
+        """The flat columns of a file in sets that end their pages at the same rows.
+
+        Args:
+            file: the file, whose footer was checked.
+            checksums: of its column chunks.
+            leaves: paths of the leaves of its schema, dotted.
+
+        Returns:
+            The columns of each set, and the file by their pages. Columns that are nested, or whose
+            pages do not say how many rows they hold, are in no set.
+
+        Raises:
+            CorruptFileError: it is damaged.
+        """
+        body = FileBody.of(file.data, file.name)
+        if not body.groups.movable:
+            return []
+        chunks = _scanned(body, file)
+        _check(body, checksums)
+        sets: dict[tuple[tuple[int, ...], ...], list[str]] = {}
+        for number, leaf in enumerate(leaves):
+            rows = tuple(tuple(_rows_of([members[number]])) for members in chunks)
+            if "." not in leaf and _are_all(rows, body):
+                sets.setdefault(rows, []).append(leaf)
+        names = [leaf.partition(".")[0] for leaf in leaves]
+        return [
+            (columns, cls._by_pages(body, chunks, names, rows)) for rows, columns in sets.items()
+        ]
+
+    @classmethod
+    def _by_pages(
+        cls,
+        body: FileBody,
+        chunks: Sequence[Sequence[Chunk]],
+        names: Sequence[str],
+        rows: Sequence[Sequence[int]],
+    ) -> Self:
+        """The file by pages of so many rows, in each row group."""
         return cls(
-            name=file.name,
+            name=body.name,
             names=names,
             body=body,
             chunks=chunks,
@@ -135,9 +173,10 @@ class PagedFile:
         wanted = [column for column, name in enumerate(self.names) if name in columns]
         pages: list[Page] = []
         rows: dict[int, int] = {}
+        sizes = np.diff(self.starts).tolist()
         for group, members in self.by_group(numbers).items():
             chunks = self.chunks[group]
-            rows[group] = sum(chunks[wanted[0]].pages[number].values for number in members)
+            rows[group] = sum(sizes[int(self.firsts[group]) + number] for number in members)
             for column in wanted:
                 chunk = chunks[column]
                 pages += [] if chunk.dictionary is None else [chunk.dictionary]
@@ -200,6 +239,27 @@ def chunk_struct(meta: RawFields, *, start: int, dictionary: int, size: int) -> 
     rest = {number: value for number, value in meta.items() if number != _DICTIONARY_OFFSET}
     # The offset of the metadata itself, in files that repeat it behind the chunk.
     return raw_struct({2: (I64, integer(0)), 3: (STRUCT, raw_struct({**rest, **places}))})
+
+
+def _scanned(body: FileBody, file: BytesReader) -> list[list[Chunk]]:
+    """The column chunks of a file, by row group and column."""
+    groups = body.groups
+    ends = groups.starts + groups.of_chunks(COMPRESSED)
+    data = np.frombuffer(file.data, np.uint8)
+    return _chunks(scan_pages(data, groups.starts, ends=ends, name=file.name), groups.shape)
+
+
+def _check(body: FileBody, checksums: Checksums) -> None:
+    """Compare every column chunk with its checksum."""
+    starts, sizes = body.groups.starts.tolist(), body.groups.of_chunks(COMPRESSED).tolist()
+    for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        checksums.check(number, body.data[start : start + size], body.name, start)
+
+
+def _are_all(rows: Sequence[Sequence[int]], body: FileBody) -> bool:
+    """Whether pages of so many rows hold all rows of each row group, and none is empty."""
+    totals = body.groups.of_groups(GROUP_ROWS).tolist()
+    return [sum(each) for each in rows] == totals and all(totals)
 
 
 def _chunks(pages: Sequence[Page], shape: tuple[int, int]) -> list[list[Chunk]]:
