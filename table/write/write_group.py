@@ -222,17 +222,18 @@ def _whole_column(before: _Before, name: str, kind: pa.DataType) -> pa.ChunkedAr
 def _read_pages(before: _Before, paged: PagedFile, layout: Layout, schema: pa.Schema) -> pa.Table:
     """The rows of the pages that are not copied, without the columns that are written anew.
 
-    Where pages keep their keys, columns that depend on keys alone are not needed.
+    Where all pages keep their keys, columns that depend on keys alone are not needed.
     """
+    rows = rows_of(layout.read, paged.starts)
+    keep_keys = len(rows) == len(layout.updated) and not len(layout.new)
     known = {KEY_COLUMN, *columns_apart(schema)}
-    if not len(layout.new):
+    if keep_keys:
         known.add(PARTITION_COLUMN)
     stored = paged.read(layout.read, [name for name in schema.names if name not in known])
-    if not len(layout.new):
+    if keep_keys:
         return stored
     field = schema.field(KEY_COLUMN)
-    keys = before.keys.take(pa.array(rows_of(layout.read, paged.starts)))
-    return stored.append_column(field, keys.cast(field.type))
+    return stored.append_column(field, before.keys.take(pa.array(rows)).cast(field.type))
 
 
 def _columns_anew(before: _Before, incoming: pa.Table, file_name: str) -> pa.Table:
