@@ -122,6 +122,7 @@ class IndexCost:
         index_bytes: bytes on storage where they follow from the formula alone.
         options: what gives a table the index as it was predicted, beside its type.
         fewest_shards: that leave room for the table to grow, if the index is in shards.
+        block_bytes: of the data blocks with which it is asked fastest, if it has such.
     """
 
     equations: Mapping[str, Equation]
@@ -130,6 +131,7 @@ class IndexCost:
     index_bytes: Callable[[Workload], float] | None = None
     options: Callable[[Workload], dict[str, str]] = _no_options
     fewest_shards: Callable[[Workload], int] | None = None
+    block_bytes: Callable[[Workload], int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

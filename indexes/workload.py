@@ -13,6 +13,8 @@ SHARD_BYTES = 1 << 30
 """Hudi's `hoodie.metadata.record.index.max.filegroup.size`: the largest shard of a record index."""
 FILTER_BYTES = 431_000
 """A bloom filter in a base file's footer at Hudi's defaults: 60,000 keys, 1e-9 (measured)."""
+BLOCK_BYTES = 1 << 20
+"""Hudi's `hoodie.hfile.block.size`: of a data block of the metadata table, uncompressed."""
 LOCAL_BYTES = 64 << 20
 """`keymark.local.bytes`: work from so many bytes on is done by Spark."""
 
@@ -36,6 +38,7 @@ class Workload:
         local_bytes: `keymark.local.bytes`.
         broadcast_bytes: Spark's `spark.sql.autoBroadcastJoinThreshold`; below it nothing is
             shuffled. -1: everything is.
+        block_bytes: `hoodie.hfile.block.size`.
         changed_files: base files that a batch rewrites, where that is known; None: keys fall on
             all files alike.
     """
@@ -53,6 +56,7 @@ class Workload:
     ordered: bool = False
     local_bytes: float = LOCAL_BYTES
     broadcast_bytes: float = 10 << 20
+    block_bytes: float = BLOCK_BYTES
     changed_files: float | None = None
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from keymark.harness.engines import is_native, table_version
+from keymark.harness.engines import NATIVE, is_native, table_version
 from keymark.harness.engines.base import WriteOutcome, merge_on_read, scannable
 from keymark.harness.engines.hudi_releases import BASE_VERSION
 from keymark.harness.errors import CellError, LimitError
@@ -53,6 +53,7 @@ from keymark.harness.tables import independent, verify
 from keymark.harness.tables.probes import rows_written, written
 from keymark.indexes.installed import measured_specs
 from keymark.table.index.protocol import LookupStats
+from keymark.table.storage.durability import seconds_synced
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -248,9 +249,10 @@ def _write(run: StepRun) -> Values:
     """Write a batch on the clock; what the engine reports and what it left on storage."""
     call, frame = _call(run)
     rows = run.engine.hold_rows(frame)
-    before = run.listing()
+    before, synced = run.listing(), seconds_synced()
     with run.timed() as timed:
         outcome = call(rows)
+    synced = seconds_synced() - synced
     after = run.listing()
     added, phases = written(before, after), outcome.phases
     values: Values = {(phase, "wall_s"): seconds for phase, seconds in phases.items()}
@@ -264,6 +266,8 @@ def _write(run: StepRun) -> Values:
     values["total", "index_bytes"] = outside_entries.index_bytes(run.cell, after.index_bytes)
     values["total", "table_bytes"] = after.total_bytes
     values["total", "keys"] = run.inputs.size(run.step.name)
+    if run.cell.engine == NATIVE:
+        values["total", "sync_s"] = synced
     return values
 
 

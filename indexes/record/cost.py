@@ -6,10 +6,11 @@ A lookup of M keys in n shards is n lookups of M/n sorted keys: K + (M/n)*c. Sou
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from keymark.indexes.shared.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes, one_file
+from keymark.indexes.shared.cost import SLOT_BYTES, asked_bytes, one_file
 from keymark.indexes.spec import Equation, IndexCost
-from keymark.indexes.workload import SHARD_BYTES, Workload, touched
+from keymark.indexes.workload import BLOCK_BYTES, SHARD_BYTES, Workload, touched
 
 WORK_PER_KEY_BYTE = 8
 """A lookup spends about this many bytes of work per byte of key.
@@ -22,8 +23,16 @@ ENTRY_BYTES = 68
 INFLATION = 4
 """A mapping has 26 bytes on storage and 104 in a decoded block."""
 GROWTH = 2.0
+BLOCK_CHOICES = (1 << 16, 1 << 18, BLOCK_BYTES)
+"""Sizes of data blocks that are weighed. Below 64 KiB, HBase's own, files grow: each block is
+compressed alone."""
+BLOCK_START_BYTES = 24 << 10
+"""Of a block that are decoded in the time that it takes to find it, read it and check it."""
+BLOCK_GAIN = 1.25
+"""A size other than Hudi's is recommended from so many times less work on."""
 
 PREFIX = "hoodie.metadata.record.index"
+BLOCK_SIZE = "hoodie.hfile.block.size"
 
 
 def tag(at: Workload, mode: str) -> dict[str, float]:
@@ -38,11 +47,30 @@ def tag(at: Workload, mode: str) -> dict[str, float]:
 
 
 def decoded_bytes(at: Workload) -> float:
-    """Bytes of index blocks that hold one of the keys: B*(1 - e^(-M/B)) blocks."""
-    shard = at.rows / at.shards * (at.key_bytes + ENTRY_BYTES)
-    blocks = max(1.0, shard / BLOCK_BYTES)
+    """Bytes of index blocks that hold one of the keys."""
+    return decoded_blocks(at) * min(_shard_bytes(at), at.block_bytes)
+
+
+def decoded_blocks(at: Workload) -> float:
+    """Blocks that hold one of the keys: B*(1 - e^(-M/B)) of those of a shard."""
+    blocks = max(1.0, _shard_bytes(at) / at.block_bytes)
     asked = touched(at.shards, at.batch)
-    return asked * touched(blocks, at.batch / asked) * min(shard, BLOCK_BYTES)
+    return asked * touched(blocks, at.batch / asked)
+
+
+def _shard_bytes(at: Workload) -> float:
+    """Of the decoded mappings of a shard."""
+    return at.rows / at.shards * (at.key_bytes + ENTRY_BYTES)
+
+
+def block_bytes(at: Workload) -> int:
+    """Small blocks where a batch has few keys of each, Hudi's where it has keys in all of them."""
+    work = {}
+    for size in BLOCK_CHOICES:
+        sized = replace(at, block_bytes=size)
+        work[size] = decoded_bytes(sized) + BLOCK_START_BYTES * decoded_blocks(sized)
+    best = min(work, key=lambda size: work[size])
+    return best if work[BLOCK_BYTES] > BLOCK_GAIN * work[best] else BLOCK_BYTES
 
 
 def index(at: Workload, mode: str) -> dict[str, float]:
@@ -75,15 +103,17 @@ def weight(at: Workload) -> float:
 
 def memory(at: Workload) -> float:
     """A shard's keys and one block."""
-    return asked_bytes(at) / at.shards + BLOCK_BYTES
+    return asked_bytes(at) / at.shards + at.block_bytes
 
 
 def options(at: Workload) -> dict[str, str]:
-    """As many shards as were predicted."""
+    """As many shards as were predicted, and blocks of that size if it is not Hudi's."""
+    blocks = {} if at.block_bytes == BLOCK_BYTES else {BLOCK_SIZE: str(int(at.block_bytes))}
     return {
         f"{PREFIX}.enable": "true",
         f"{PREFIX}.min.filegroup.count": str(at.shards),
         f"{PREFIX}.max.filegroup.count": str(max(at.shards, 10_000)),
+        **blocks,
     }
 
 
@@ -105,4 +135,5 @@ COST = IndexCost(
     memory=memory,
     options=options,
     fewest_shards=fewest_shards,
+    block_bytes=block_bytes,
 )

@@ -1,13 +1,13 @@
 """The record index: a lookup of each key in the shard of the metadata table that its hash names.
 
 A lookup of M keys in n shards is n lookups of M/n sorted keys; each decodes only the blocks that
-can hold one. Where a shard has more of the keys than a core's share, ranges of them are looked up
-side by side. Source: SparkMetadataTableRecordIndex of Hudi 0.15, RFC-8.
+can hold one. Where a shard has more of these blocks than a core's share, ranges of its keys, cut
+between blocks, are looked up side by side. Source: SparkMetadataTableRecordIndex of Hudi 0.15,
+RFC-8.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from keymark.indexes.record.cost import INFLATION, WORK_PER_KEY_BYTE
 from keymark.indexes.record.spec import SPEC
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
+from keymark.indexes.workload import touched
 from keymark.table.errors import IndexUnavailableError, TableWarning
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.layout.model import FileSlice
@@ -31,8 +32,8 @@ from keymark.table.properties.options import INDEX_FALLBACK, RECORD_INDEX_PREFIX
 from keymark.table.runtime.runner import shares
 from keymark.table.timeline.instant_name import format_instant
 
-_RANGE_KEYS_MIN = 10_000
-"""Fewer keys take no longer than to open a shard once more."""
+_RANGE_BYTES_MIN = 4 << 20
+"""Of blocks: fewer are decoded in the time that it takes to open a shard once more."""
 _WARNED: set[str] = set()
 """Roots of tables whose large shards this process has told of."""
 
@@ -89,14 +90,17 @@ class RecordIndex(LookupIndex):
         _warn_of_size(shards, context)
         rows = split_by_shard(keys, len(shards))
         asked = [number for number in range(len(shards)) if len(rows[number])]
-        if _floods([shards[n].slice for n in asked], len(keys), context):
+        work = {n: _decoded(shards[n].slice, len(rows[n]), context) for n in asked}
+        total = sum(work.values())
+        if context.cache is not None and total > context.cache.capacity:
+            # It would drive the blocks of other lookups out, and find none of its own next time.
             shards = tuple(replace(shard, cache=None) for shard in shards)
-        # Few keys are no ranges, however many cores there are: the session need not be asked.
-        cores = context.runner.cores if len(keys) >= 2 * _RANGE_KEYS_MIN else 1
+        # Few blocks are no ranges, however many cores there are: the session need not be asked.
+        cores = context.runner.cores if total >= 2 * _RANGE_BYTES_MIN else 1
         ranges = [
             (shards[n], part)
             for n in asked
-            for part in np.array_split(rows[n], _pieces(len(rows[n]), len(keys), cores))
+            for part in _cut(shards[n], keys, rows[n], _pieces(work[n], total, cores))
         ]
         tasks = [ShardLookup(shard, keys.take(pa.array(part))) for shard, part in ranges]
         weights = [WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
@@ -107,12 +111,31 @@ class RecordIndex(LookupIndex):
         return _assemble(len(keys), found, answers, context)
 
 
-def _pieces(keys: int, all_keys: int, cores: int) -> int:
-    """Into how many ranges the sorted keys of a shard are cut, one for each core's share of all.
+def _decoded(item: FileSlice, keys: int, context: IndexContext) -> int:
+    """Bytes of blocks that a lookup of so many keys in a shard decodes.
 
-    Each range opens the shard by itself, and decodes the blocks that hold its keys.
+    Keys are spread at random: of B blocks, M of them touch B*(1 - e^(-M/B)).
     """
-    return max(1, min(shares(keys, all_keys, cores), keys // _RANGE_KEYS_MIN))
+    block = context.options.integer("hoodie.hfile.block.size")
+    blocks = INFLATION * item.size / block
+    return int(touched(blocks, keys) * block) if item.size else 0
+
+
+def _pieces(work: int, total: int, cores: int) -> int:
+    """Into how many ranges the keys of a shard are cut, one for each core's share of all blocks.
+
+    Each range opens the shard by itself.
+    """
+    return max(1, min(shares(work, total, cores), work // _RANGE_BYTES_MIN))
+
+
+def _cut(
+    shard: Shard, keys: pa.Array, rows: npt.NDArray[np.int64], pieces: int
+) -> list[npt.NDArray[np.int64]]:
+    """The rows of a shard's keys, sorted, in ranges that read as many blocks each."""
+    if pieces < 2:
+        return [rows]
+    return np.split(rows, shard.cuts(keys.take(pa.array(rows)), pieces))
 
 
 def _warn_of_size(shards: Sequence[Shard], context: IndexContext) -> None:
@@ -128,21 +151,6 @@ def _warn_of_size(shards: Sequence[Shard], context: IndexContext) -> None:
             TableWarning,
             stacklevel=2,
         )
-
-
-def _floods(slices: Sequence[FileSlice], keys: int, context: IndexContext) -> bool:
-    """Whether a lookup decodes more bytes than the cache holds.
-
-    It would drive the blocks of other lookups out, and find nothing of its own the next time. Keys
-    are spread at random: of B blocks, M of them touch B*(1 - e^(-M/B)).
-    """
-    stored = sum((s.base_file.size if s.base_file else 0) for s in slices)
-    stored += sum(log.size for s in slices for log in s.log_files)
-    if context.cache is None or not stored:
-        return False
-    block = context.options.integer("hoodie.hfile.block.size")
-    blocks = INFLATION * stored / block
-    return -math.expm1(-keys / blocks) * blocks * block > context.cache.capacity
 
 
 def _assemble(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from keymark.indexes.workload import Workload
 
-BLOCK_BYTES = 1 << 20
-"""`hoodie.hfile.block.size`."""
 SLOT_BYTES = 4
 """Of a number beside a key."""
 

@@ -232,7 +232,7 @@ def work(cells: Sequence[CellView], time: Measure) -> SummaryTable:
     """What a step whose time is measured makes Spark, the storage and the processor do."""
     stored = ("index_bytes", "table_bytes")
     names = [name for name, metric in METRICS.items() if metric.counter and name not in stored]
-    names += ["cpu_s", "python_worker_s"]
+    names += ["cpu_s", "python_worker_s", "sync_s"]
     measures = [
         replace(
             time,

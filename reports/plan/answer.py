@@ -9,7 +9,7 @@ from typing import Any
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
-from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, shards_for
+from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, laid_out
 from keymark.reports.plan.inputs import Inputs
 from keymark.reports.plan.predict import (
     Estimate,
@@ -98,8 +98,7 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
         ReportError: an index is asked for that the calibration does not know.
     """
     candidates = _candidates(calibration, wish)
-    shards = shards_for(calibration, wish.at)
-    at = replace(wish.at, shards=shards.count if shards else 1)
+    at, shards = laid_out(calibration, wish.at)
     found = predictions(calibration, at)
     over = None
     if inputs is not None:

@@ -181,6 +181,17 @@ def shards_for(calibration: Calibration, at: Workload) -> Shards | None:
     return None
 
 
+def laid_out(calibration: Calibration, at: Workload) -> tuple[Workload, Shards | None]:
+    """A workload with the file groups and the data blocks that are best for it."""
+    shards = shards_for(calibration, at)
+    at = replace(at, shards=shards.count if shards else 1)
+    for index in calibration.indexes:
+        block_bytes = calibration.model.cost(index).block_bytes
+        if block_bytes is not None:
+            at = replace(at, block_bytes=block_bytes(at))
+    return at, shards
+
+
 def sweep(at: Workload, along: str) -> list[Workload]:
     """The same table over sizes, from a thousandth of it to a thousand times as much."""
     here = float(at.cores if along == "executors" else getattr(at, along))

@@ -16,7 +16,7 @@ from statistics import median
 from keymark.harness.engines import NATIVE, hudi_version
 from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.indexes.spec import Amounts
-from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
+from keymark.indexes.workload import BLOCK_BYTES, FILTER_BYTES, LOCAL_BYTES, Workload
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.plan.formulas import (
     IN_BYTES,
@@ -146,6 +146,7 @@ def planned(record: RunRecord, cell: CellRecord, *, files: float, row_bytes: flo
         row_bytes=row_bytes,
         ordered=any(value in GROWING_KINDS for value in settings.values()),
         local_bytes=float(cell.options.get("keymark.local.bytes", LOCAL_BYTES)),
+        block_bytes=float(cell.options.get("hoodie.hfile.block.size", BLOCK_BYTES)),
         broadcast_bytes=_size(conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")),
     )
 

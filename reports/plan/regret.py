@@ -12,7 +12,7 @@ from itertools import product
 
 from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration
-from keymark.reports.plan.decide import Choice, options_of, shards_for
+from keymark.reports.plan.decide import Choice, laid_out, options_of
 from keymark.reports.plan.formulas import CostModel
 from keymark.reports.plan.predict import PARTS, likely
 from keymark.reports.plan.spans import Span
@@ -159,8 +159,7 @@ def _costs(
     calibration: Calibration, at: Workload, indexes: Sequence[str]
 ) -> dict[str, tuple[float, float]]:
     """Seconds that each index adds to a write, and those of the whole write."""
-    shards = shards_for(calibration, at)
-    at = replace(at, shards=shards.count if shards else 1)
+    at, _ = laid_out(calibration, at)
     costs = {}
     for index in indexes:
         parts = {part: likely(calibration, part, index, at) for part in PARTS}

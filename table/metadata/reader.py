@@ -202,6 +202,13 @@ class Shard:
         """HFile data blocks decoded so far."""
         return sum(reader.blocks_decoded for reader in self.readers)
 
+    def cuts(self, keys: pa.Array, parts: int) -> list[int]:
+        """Where sorted keys are cut into lookups that read as many blocks of its largest HFile."""
+        files = [source for source in self.sources if isinstance(source, HFileReader)]
+        if not files or parts < 2:
+            return []
+        return max(files, key=lambda file: file.entry_count).cuts(keys, parts)
+
     def lookup(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Find keys (sorted by bytes, unique).
 
@@ -278,8 +285,29 @@ class MetadataTable:
     @cached_property
     def recorded(self) -> dict[str, CommittedFile]:
         """Path -> what the completed delta commits say of it, of every file that one names."""
+        return self._recorded("")
+
+    def recorded_since(self, time: str) -> dict[str, CommittedFile]:
+        """The same of the delta commits from an instant on, of which one file each is read.
+
+        No commit before the base instant of a file slice names a file of that slice.
+        """
+        if "recorded" in self.__dict__:
+            return self.recorded
+        if time not in self._since:
+            self._since[time] = self._recorded(time)
+        return self._since[time]
+
+    @cached_property
+    def _since(self) -> dict[str, dict[str, CommittedFile]]:
+        """What `recorded_since` has answered."""
+        return {}
+
+    def _recorded(self, since: str) -> dict[str, CommittedFile]:
         recorded: dict[str, CommittedFile] = {}
         for instant in self.timeline.completed(COMMIT_ACTIONS):
+            if instant.time < since:
+                continue
             for _, path, size in self.timeline.commit(instant).files:
                 known = recorded.get(path, CommittedFile(0, frozenset()))
                 instants = known.instants | {instant.time}
@@ -294,8 +322,9 @@ class MetadataTable:
             cache: keeps what lookups in them decode.
         """
         slices = self.slices(partition)
+        recorded = self.recorded_since(min(item.base_instant_time for item in slices))
         return tuple(
-            Shard(self.storage, item, self.validity, self.recorded, len(slices), cache)
+            Shard(self.storage, item, self.validity, recorded, len(slices), cache)
             for item in slices
         )
 
@@ -385,7 +414,7 @@ class MetadataTable:
         start = min(opened.values())
         known = {log.path for item in found for log in item.log_files}
         known |= {item.base_file.path for item in found if item.base_file is not None}
-        for path in self.recorded.keys() - known:
+        for path in self.recorded_since(start).keys() - known:
             folder, _, name = path.rpartition("/")
             owner = slice_of(partition, name) if folder == partition else None
             if owner is not None and owner[1] >= opened.get(owner[0], start):
@@ -404,8 +433,10 @@ class MetadataTable:
         of_slice = [log for log in logs if log.base_instant_time == time]
         ordered = sorted(of_slice, key=lambda log: (log.version, log.write_token))
         of_time = [base for base in bases if base.instant_time == time]
-        # Of two attempts the commit names one.
-        of_time.sort(key=lambda base: base.path not in self.recorded)
+        if len(of_time) > 1:
+            # Of two attempts the commit names one.
+            named = self.recorded_since(time)
+            of_time.sort(key=lambda base: base.path not in named)
         base = of_time[0] if of_time else None
         return FileSlice(
             file_id=file_id, base_instant_time=time, base_file=base, log_files=tuple(ordered)

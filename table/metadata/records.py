@@ -23,6 +23,7 @@ from keymark.table.format.avro.records import (
     encode_long,
     encode_text,
     group_tails,
+    scan_files_map,
     tail_places,
 )
 
@@ -43,6 +44,8 @@ _NULL = b"\x00"
 _PRESENT = b"\x02"
 _START = _NULL * 5 + encode_text("")
 _META_FIELDS = 5
+# Of an entry of a map of files: the length of a name, a size, a boolean.
+_ENTRY_BYTES_MIN = 3
 _ENCODING_UUID = 0
 _ENCODING_TEXT = 1
 _UUID_FILE_ID = re.compile(
@@ -109,11 +112,26 @@ def decode_files(value: bytes, name: str) -> dict[str, tuple[int, bool]]:
     record_type, cursor = start_record(value, name)
     if record_type not in (PARTITION_LIST, FILES):
         cursor.fail(f"a record of type {record_type} in the files partition")
-    entries = {}
-    if cursor.branch(2):
-        for key in cursor.map_keys():
-            entries[key] = (cursor.long(), cursor.boolean())
-    return entries
+    if not cursor.branch(2):
+        return {}
+    return _files_map(value, cursor.position) or {
+        key: (cursor.long(), cursor.boolean()) for key in cursor.map_keys()
+    }
+
+
+def _files_map(value: bytes, at: int) -> dict[str, tuple[int, bool]]:
+    """The map at a place in a record; none where the cursor has to say what is wrong with it."""
+    found = np.empty((4, len(value) // _ENTRY_BYTES_MIN), np.int64)
+    count = scan_files_map(np.frombuffer(value, np.uint8), at, found)
+    starts, lengths, sizes, deleted = found[:, : max(count, 0)].tolist()
+    try:
+        names = [
+            value[start : start + length].decode()
+            for start, length in zip(starts, lengths, strict=True)
+        ]
+    except UnicodeDecodeError:
+        return {}
+    return dict(zip(names, zip(sizes, map(bool, deleted), strict=True), strict=True))
 
 
 def encode_locations(

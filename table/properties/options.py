@@ -68,7 +68,7 @@ OWN_INDEX_TYPE = "keymark.index.type"
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
 LOCAL_BYTES = "keymark.local.bytes"
-# Rows of a page in files of which batches change little; 0 writes such files as any other.
+# Rows of a page in new files, the unit that later writes copy; 0 leaves that to Arrow.
 PAGE_ROWS = "keymark.parquet.page.rows"
 # A batch of more bytes, as Arrow has its rows in memory, stays out of the writer's process.
 BATCH_COLLECT = "keymark.batch.collect.bytes"

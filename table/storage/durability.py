@@ -9,9 +9,11 @@ The notes belong to this process. A Spark task that puts files syncs them before
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -84,7 +86,7 @@ class Unsynced:
         Raises:
             StorageError: a file or folder cannot be synced.
         """
-        with self._syncing:
+        with _WAITED.measured(), self._syncing:
             with self._notes:
                 files, again, folders = self.files, self.failed, self.folders
                 self.files, self.failed, self.folders = {}, {}, set()
@@ -97,6 +99,31 @@ class Unsynced:
                 self.folders |= unwritten.keys()
                 for path, reason in (lost | unwritten).items():
                     raise StorageError(f"cannot sync {path}: {reason}")
+
+
+@dataclass(slots=True)
+class _Waited:
+    """How long callers of this process have waited for `sync`; each of several threads counts."""
+
+    seconds: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.seconds += time.monotonic() - started
+
+
+_WAITED = _Waited()
+
+
+def seconds_synced() -> float:
+    """Seconds that this process has spent on syncing so far; what Spark's tasks sync, they know."""
+    return _WAITED.seconds
 
 
 def _sync_all(paths: list[str]) -> dict[str, str]:

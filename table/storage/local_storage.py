@@ -121,12 +121,17 @@ class LocalStorage:
                 unsynced(self.root).note_folders([os.path.dirname(full)])  # noqa: PTH120
 
     def commit(self, path: str, data: bytes) -> None:
-        """Sync what was put before, create the file with synced content, sync its folder."""
-        full = self._path(path)
-        self.sync()
-        with self._written_aside(path, data, sync=self.durable) as temporary:
+        """Sync what was put before and the content of the file, name it, sync its folder."""
+        full, known = self._path(path), unsynced(self.root)
+        with self._written_aside(path, data) as temporary:
+            if self.durable and len(data):
+                known.note_file(temporary, google_crc32c.value(data))
+            try:
+                self.sync()
+            finally:
+                known.forget(temporary)
             _link(temporary, full)
-        unsynced(self.root).note_folders([os.path.dirname(full)])  # noqa: PTH120
+        known.note_folders([os.path.dirname(full)])  # noqa: PTH120
         self.sync()
 
     def replace(self, path: str, data: bytes) -> None:

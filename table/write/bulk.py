@@ -49,6 +49,7 @@ from keymark.table.write.batch import (
 from keymark.table.write.bulk_index import BulkKeys
 from keymark.table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
 from keymark.table.write.grouping import Group, GroupedRows
+from keymark.table.write.page_layout import with_small_pages
 from keymark.table.write.transaction import Counts, WriteTransaction, begin
 from keymark.table.write.writer import Writer
 
@@ -349,8 +350,8 @@ class _Files:
     def _measure(self, rows: pa.Table) -> int:
         """Rows per file, from the size of a sample as it is written."""
         sample = rows.slice(0, _SAMPLE_ROWS)
-        footer = replace(self._task.target.options.footer, bloom_enabled=False)
-        options = replace(self._task.target.options, footer=footer)
+        options = with_small_pages(self._task.target, sample.num_rows)
+        options = replace(options, footer=replace(options.footer, bloom_enabled=False))
         size = len(write_base_file(sample, options=options))
         return replace(self._task.sizing, record=max(1.0, size / sample.num_rows)).rows_per_file
 
@@ -368,7 +369,8 @@ class _Files:
         )
         meta = meta_columns(target, number, keys, path, file.name)
         table = pa.table([*meta, *rows.columns], schema=with_meta(target.schema))
-        data = write_base_file(table, options=target.options, path=file.path)
+        options = with_small_pages(target, table.num_rows)
+        data = write_base_file(table, options=options, path=file.path)
         written, records = put_base_file(target, file, data, schema=table.schema, kind="CREATE")
         stat = WriteStat(
             file_id=file.file_id,

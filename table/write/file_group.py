@@ -75,8 +75,7 @@ class WriteTarget:
     ordering: str | None = None
     """The ordering column, where the stored row wins by event time; None: the incoming row wins."""
     page_rows: int = 0
-    """Rows of a page in files of which batches change little (keymark.parquet.page.rows); 0 writes
-    such files as any other."""
+    """Rows of a page in new files (keymark.parquet.page.rows); 0 leaves that to Arrow."""
     whole: bool = False
     """Whether all files are written, also where no row changes, and nothing of them is copied."""
     ids: Ids = RANDOM

@@ -4,21 +4,22 @@
     next file      page 0    page 1'                   page 2           page 3' (inserted rows)
 
 A page is a stretch of rows in all columns. Where rows are updated and none are deleted, it keeps
-its keys, and of its columns only those whose values changed are written. Inserted rows join the
-last page while it has room. Copying pays where at least half of the pages stay; a file whose rows
-change more widely is written whole.
+its keys, and of its columns only those whose values changed are written: even if all pages are
+updated, the other columns are copied. Inserted rows join the last page while it has room. A file is
+written whole where more than half of its pages lose rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from keymark.table.format.parquet.base_file import BaseFileFooter
+from keymark.table.format.parquet.base_file import BaseFileFooter, BaseFileOptions
 from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.format.parquet.index_pages import has_known_dictionary
@@ -89,24 +90,18 @@ def columns_apart(schema: pa.Schema) -> list[str]:
     ]
 
 
-def page_rows(merge: Merge, least: int) -> int | None:
-    """Rows of a page in a file that is written whole; None to leave that to Arrow.
+def with_small_pages(target: WriteTarget, rows: int) -> BaseFileOptions:
+    """How a file of so many rows is encoded, so that the next write can copy pages of it.
 
-    Small ones where this batch would have left half of them alone: the next may be like it.
-
-    Args:
-        merge: of all rows.
-        least: rows of a small page (keymark.parquet.page.rows); 0 for none.
+    Its pages have keymark.parquet.page.rows rows. They stay as large as Arrow makes them where
+    keys are not stored, because nothing of such files is copied, and in files of less than two.
     """
-    rows = len(merge.kept)
-    if not least or rows < 2 * least:
-        return None
-    starts = np.append(np.arange(0, rows, least), rows)
-    return least if 2 * len(_touched(merge, starts, least)) <= len(starts) - 1 else None
+    small = target.page_rows and target.stores_meta and rows >= 2 * target.page_rows
+    return replace(target.options, page_rows=target.page_rows if small else None)
 
 
 def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
-    """The pages of the next file; None where too few of them would be copied.
+    """The pages of the next file; None where more than half of the pages lose rows.
 
     Args:
         merge: of all rows.
@@ -115,14 +110,15 @@ def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
     """
     count = len(starts) - 1
     full = max(least, int(np.diff(starts).max()))
-    touched = _touched(merge, starts, full)
-    if 2 * len(touched) > count:
-        return None
     # A kept row's place in `source` is the number of kept rows before it.
     places = np.append(0, np.cumsum(merge.kept))[starts]
+    left = np.diff(places)
+    if 2 * np.count_nonzero(left < np.diff(starts)) > count:
+        return None
+    touched = _touched(merge, starts, full)
     is_touched = np.isin(np.arange(count), touched)
-    # Inserted rows join the last page if that is written anyway.
-    joined = is_touched[-1] and int(places[-1]) < len(merge.source)
+    # Inserted rows join the last page if that is written anyway and has room.
+    joined = is_touched[-1] and left[-1] < full and int(places[-1]) < len(merge.source)
     nothing = np.empty(0, np.int64)
     pages: list[NextPage] = []
     new, updated, stored = [nothing], [nothing], [nothing]
@@ -152,6 +148,12 @@ def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
     )
 
 
+def rows_of(pages: Sequence[int], starts: _Numbers) -> _Numbers:
+    """The rows of some pages of a file, ascending."""
+    rows = [np.arange(starts[number], starts[number + 1]) for number in pages]
+    return np.concatenate([np.empty(0, np.int64), *rows])
+
+
 def changed_columns(stored: pa.Table, incoming: pa.Table, layout: Layout) -> list[str]:
     """The columns in which updated pages differ from those before.
 
@@ -161,14 +163,21 @@ def changed_columns(stored: pa.Table, incoming: pa.Table, layout: Layout) -> lis
         layout: of the next file.
     """
     rows = np.flatnonzero(layout.updated >= stored.num_rows)
-    before = stored.take(pa.array(layout.stored[rows]))
-    after = incoming.take(pa.array(layout.updated[rows] - stored.num_rows))
-    # To Arrow a negative zero equals zero.
+    before = pa.array(layout.stored[rows])
+    after = pa.array(layout.updated[rows] - stored.num_rows)
     return [
-        item.name
-        for item in stored.schema
-        if pa.types.is_floating(item.type) or not before[item.name].equals(after[item.name])
+        name
+        for name in stored.column_names
+        if not _same(stored[name].take(before), incoming[name].take(after))
     ]
+
+
+def _same(before: pa.ChunkedArray, after: pa.ChunkedArray) -> bool:
+    """Whether values are equal, and floating numbers bit by bit: to Arrow both zeros are equal."""
+    if pa.types.is_floating(before.type):
+        bits = pa.int64() if before.type.bit_width == 64 else pa.int32()
+        before, after = (values.combine_chunks().view(bits) for values in (before, after))
+    return bool(before.equals(after))
 
 
 def _touched(merge: Merge, starts: _Numbers, full: int) -> _Numbers:
@@ -182,8 +191,7 @@ def _touched(merge: Merge, starts: _Numbers, full: int) -> _Numbers:
 
 def _local(source: _Numbers, touched: _Numbers, starts: _Numbers) -> _Numbers:
     """Rows of (stored ++ incoming) as rows of (rows of the touched pages ++ incoming)."""
-    rows = [np.arange(starts[number], starts[number + 1]) for number in touched]
-    read = np.concatenate([np.empty(0, np.int64), *rows])
+    read = rows_of(touched.tolist(), starts)
     local = np.zeros(int(starts[-1]), np.int64)
     local[read] = np.arange(len(read))
     stored = source < starts[-1]

@@ -24,6 +24,7 @@ from keymark.table.write.file_group import (
     new_file,
     put_slice,
 )
+from keymark.table.write.page_layout import with_small_pages
 
 _NOTHING = np.empty(0, np.uint8)
 
@@ -50,7 +51,8 @@ def rewrite_group(work: FileGroupWrite) -> FileGroupResult:
         made = target.keys.of_rows(stored, data.name)
         refuse_other_keys(stored, made, data.name)
         table = _filled(work, stored, made, file.name)
-    written = write_base_file(table, options=target.options, path=file.path)
+    options = with_small_pages(target, table.num_rows)
+    written = write_base_file(table, options=options, path=file.path)
     return put_slice(work, file, written, rows=table.num_rows, outcomes=_NOTHING)
 
 

@@ -56,8 +56,9 @@ from keymark.table.write.page_layout import (
     changed_columns,
     columns_apart,
     layout_of,
-    page_rows,
     paged_file,
+    rows_of,
+    with_small_pages,
 )
 
 
@@ -115,7 +116,8 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
     file = new_file(work)
     mask = pa.array(puts)
     table = with_new_meta(work, work.rows.filter(mask), work.keys.filter(mask), file.name)
-    data = write_base_file(table, options=work.target.options, path=file.path)
+    options = with_small_pages(work.target, table.num_rows)
+    data = write_base_file(table, options=options, path=file.path)
     done = put_slice(work, file, data, rows=table.num_rows, outcomes=outcomes)
     return replace(done, values=first_values(work.target.indexed, file, table))
 
@@ -132,7 +134,7 @@ def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
         table = without_values(table, META_COLUMNS)
     written = write_base_file(
         table,
-        options=replace(target.options, page_rows=page_rows(merge, target.page_rows)),
+        options=with_small_pages(target, table.num_rows),
         # Without deletes the old keys are all there, and their bloom filter goes on.
         previous=before.footer if merge.keeps_keys else None,
         inserted=_inserted(work, merge),
@@ -154,7 +156,7 @@ def _write_changed_pages(
         return None
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
-    stored = paged.read(layout.read, _read_columns(incoming, paged, layout))
+    stored = _read_pages(before, paged, layout, incoming.schema)
     changed = changed_columns(stored, incoming, layout)
     updated = stored.select(changed)
     written = write_next_file(
@@ -217,17 +219,21 @@ def _whole_column(before: _Before, name: str, kind: pa.DataType) -> pa.ChunkedAr
     return pa.chunked_array(texts) if texts else read_columns(data, metadata, [name])[name]
 
 
-def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[str]:
-    """The columns that are read of the pages that are not copied.
+def _read_pages(before: _Before, paged: PagedFile, layout: Layout, schema: pa.Schema) -> pa.Table:
+    """The rows of the pages that are not copied, without the columns that are written anew.
 
-    Where all that is written are rows of the same keys, columns that depend on keys alone stay.
+    Where all pages keep their keys, columns that depend on keys alone are not needed.
     """
-    starts = paged.starts
-    rows = sum(int(starts[number + 1] - starts[number]) for number in layout.read)
-    known = set(columns_apart(incoming.schema))
-    if rows == len(layout.updated) and not len(layout.new):
-        known |= {KEY_COLUMN, PARTITION_COLUMN}
-    return [name for name in incoming.column_names if name not in known]
+    rows = rows_of(layout.read, paged.starts)
+    keep_keys = len(rows) == len(layout.updated) and not len(layout.new)
+    known = {KEY_COLUMN, *columns_apart(schema)}
+    if keep_keys:
+        known.add(PARTITION_COLUMN)
+    stored = paged.read(layout.read, [name for name in schema.names if name not in known])
+    if keep_keys:
+        return stored
+    field = schema.field(KEY_COLUMN)
+    return stored.append_column(field, before.keys.take(pa.array(rows)).cast(field.type))
 
 
 def _columns_anew(before: _Before, incoming: pa.Table, file_name: str) -> pa.Table:

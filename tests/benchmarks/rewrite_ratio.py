@@ -38,6 +38,7 @@ from keymark.table.write.file_group import (
     new_file,
     put_slice,
 )
+from keymark.table.write.page_layout import with_small_pages
 
 COLUMNS = ["id", "dt", "payload"]
 DAYS = 10
@@ -67,7 +68,8 @@ def copy_group(work: FileGroupWrite) -> FileGroupResult:
         names = pa.repeat(pa.scalar(file.name), stored.num_rows)
         place = stored.schema.get_field_index(FILE_NAME_COLUMN)
         stored = stored.set_column(place, FILE_NAME_COLUMN, names)
-    data = bytes(write_base_file(stored, options=work.target.options, path=file.path))
+    options = with_small_pages(work.target, stored.num_rows)
+    data = bytes(write_base_file(stored, options=options, path=file.path))
     return put_slice(work, file, data, rows=stored.num_rows, outcomes=np.empty(0, np.uint8))
 
 

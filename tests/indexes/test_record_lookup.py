@@ -19,6 +19,7 @@ from keymark.table.services import compact
 from keymark.table.write import bulk_index, index_changes
 
 CACHE = "keymark.hfile.block.cache.bytes"
+BLOCK_SIZE = "hoodie.hfile.block.size"
 GROUPS = "hoodie.metadata.record.index.min.filegroup.count"
 # Every lookup of a handle with a session becomes a Spark job, however small.
 DISTRIBUTED = {"keymark.local.bytes": "0"}
@@ -78,32 +79,46 @@ def test_a_lookup_larger_than_the_cache_leaves_its_blocks_to_others(table):
 
 
 @pytest.mark.parametrize(
-    ("keys", "all_keys", "cores", "pieces"),
+    ("work", "total", "cores", "pieces"),
     [
-        *((10, 10, 8, 1), (50_000, 100_000, 2, 1), (60_000, 100_000, 2, 1)),
-        *((100_000, 100_000, 2, 2), (70_000, 100_000, 2, 2), (100_000, 100_000, 64, 10)),
+        *((1, 1, 8, 1), (50, 100, 2, 1), (60, 100, 2, 1)),
+        *((100, 100, 2, 2), (70, 100, 2, 2), (100, 100, 64, 25)),
     ],
 )
-def test_keys_of_a_shard_are_cut_by_the_share_of_a_core(keys, all_keys, cores, pieces):
-    assert index._pieces(keys, all_keys, cores) == pieces
+def test_keys_of_a_shard_are_cut_by_the_share_of_a_core(work, total, cores, pieces):
+    """Work in MiB of blocks; of less than 4 nobody opens a shard once more."""
+    assert index._pieces(work << 20, total << 20, cores) == pieces
 
 
-def test_ranges_of_one_shard_are_looked_up_side_by_side(table, monkeypatch):
-    places, _ = lookup(table, KEYS)
+@pytest.mark.parametrize("compacted", [False, True])
+def test_ranges_of_one_shard_are_looked_up_side_by_side(tmp_path, monkeypatch, compacted):
+    """A few keys, too, and no block is decoded for two ranges."""
+    made = create(tmp_path / "t", "record", options={GROUPS: "1", BLOCK_SIZE: "300"})
+    made.bulk_insert(batch(KEYS))
+    if compacted:
+        assert made.compact() is not None
+    asked = [*KEYS[::7], "absent", KEYS[1]]
     looked_up = []
 
     def counted(work):
-        looked_up.append(len(work.keys))
-        return lookup_shard(work)
+        answer = lookup_shard(work)
+        looked_up.append((work.keys.to_pylist(), answer.blocks_decoded))
+        return answer
 
     monkeypatch.setattr(index, "lookup_shard", counted)
-    monkeypatch.setattr(index, "_RANGE_KEYS_MIN", 3)
-    monkeypatch.setattr(LocalRunner, "cores", 30)
-    found, stats = lookup(fresh(table), [*KEYS, "absent"])
-    assert found == [*places, (None, None)]
-    assert len(looked_up) > 2 * SHARDS
-    assert sum(looked_up) == len(KEYS) + 1
-    assert stats.shards_read == SHARDS
+    places, stats = lookup(fresh(made), asked)
+    whole, blocks = looked_up.pop(), stats.blocks_decoded
+    assert blocks == whole[1] > 4
+    monkeypatch.setattr(index, "_RANGE_BYTES_MIN", 1)
+    monkeypatch.setattr(LocalRunner, "cores", 3)
+    found, stats = lookup(fresh(made), asked)
+    assert found == places
+    assert found[asked.index("absent")] == (None, None)
+    assert (stats.shards_read, stats.blocks_decoded) == (1, blocks)
+    assert len(looked_up) == 3
+    looked_up.sort()
+    assert [key for keys, _ in looked_up for key in keys] == whole[0]
+    assert max(count for _, count in looked_up) <= 1 + blocks // 3
 
 
 def test_blocks_of_one_shard_are_compressed_side_by_side(tmp_path, monkeypatch):
@@ -115,7 +130,7 @@ def test_blocks_of_one_shard_are_compressed_side_by_side(tmp_path, monkeypatch):
 
     monkeypatch.setattr(index_changes, "write_group", counted)
     monkeypatch.setattr(LocalRunner, "threads_each", lambda *_: 4)
-    options = {GROUPS: "1", "hoodie.hfile.block.size": "300"}
+    options = {GROUPS: "1", BLOCK_SIZE: "300"}
     made = create(tmp_path / "t", "record", options=options)
     made.upsert(batch(KEYS))
     made.upsert(batch(["one more"]))
@@ -138,7 +153,7 @@ def test_a_large_shard_is_compressed_by_several_threads(tmp_path, monkeypatch, s
     done = getattr(module, name)
     monkeypatch.setattr(module, name, counted)
     monkeypatch.setattr(LocalRunner, "threads_each", lambda *_: 4)
-    options = {GROUPS: "1", "hoodie.hfile.block.size": "300", BATCH_COLLECT: "0"}
+    options = {GROUPS: "1", BLOCK_SIZE: "300", BATCH_COLLECT: "0"}
     made = create(tmp_path / "t", "record", options=options)
     write = made.bulk_insert if step == "bulk_insert" else made.upsert
     write(batch(KEYS))

@@ -122,6 +122,14 @@ def test_file_groups_of_a_record_index_keep_room_to_grow(capsys, fitted):
     assert groups >= 2 * 10**11 * 104 / 4 / (1 << 30)
 
 
+def test_the_size_of_data_blocks_is_printed_where_it_is_not_hudis(capsys, fitted):
+    words = ("--records", 10**9, "--calibration", fitted["fit"], "--index", "record", "--json")
+    for batch, size in ((400, "65536"), (10**9, None)):
+        code, said = plan(capsys, "--batch", batch, *words)
+        assert code == 0, said
+        assert json.loads(said)["options"].get("hoodie.hfile.block.size") == size
+
+
 def test_ranges_are_wider_outside_of_the_calibration(fitted):
     known = calibration.load(fitted["fit"])
     equation = known.equations["tag/simple"]

@@ -68,6 +68,25 @@ def test_blocks_are_decoded_once_however_many_keys_they_hold():
     assert few == pytest.approx(9.918 * (1 - math.exp(-20 / 9.918)) * (1 << 20), rel=1e-3)
 
 
+def test_few_keys_of_each_block_get_smaller_blocks():
+    table = replace(SMALL, rows=10**9, shards=100)
+    few, all_of_them = replace(table, batch=400), replace(table, batch=10**8)
+    assert record.block_bytes(few) == 1 << 16
+    assert record.block_bytes(all_of_them) == 1 << 20
+    sized = replace(few, block_bytes=1 << 16)
+    # 400 blocks of 64 KiB instead of 400 of 1 MiB.
+    assert record.decoded_bytes(few) / record.decoded_bytes(sized) == pytest.approx(16, rel=0.05)
+    assert options_of(KEYMARK, "record", sized)["hoodie.hfile.block.size"] == "65536"
+    assert "hoodie.hfile.block.size" not in options_of(KEYMARK, "record", few)
+
+
+@given(workloads)
+def test_a_block_size_is_named_only_where_it_saves_work(at):
+    chosen = replace(at, block_bytes=record.block_bytes(at))
+    assert record.decoded_bytes(chosen) <= record.decoded_bytes(at) * (1 + 1e-9)
+    assert record.decoded_blocks(chosen) >= record.decoded_blocks(at) * (1 - 1e-9)
+
+
 def test_simple_reads_the_keys_in_reach():
     few = replace(SMALL, partitions=100, batch=1)
     assert amounts("tag", "global_simple", few, THREADS)["rows"] == 50_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import gc
+import hashlib
 import math
 import random
 from dataclasses import replace
@@ -19,7 +20,12 @@ from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
 
 from keymark import Table
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.format.parquet.base_file import (
+    BaseFileOptions,
+    FooterOptions,
+    read_footer,
+    write_base_file,
+)
 from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_groups import DATA_PAGE
@@ -58,8 +64,6 @@ def of_ten_pages(path, **options):
     """A table of one file of 100 rows in ten pages."""
     table = create(path, {PAGE_ROWS: "10", **options}, partition_path=None)
     table.bulk_insert(rows(range(100)))
-    assert paged(newest(table)) is None or len(sizes(newest(table))) == 1
-    table.upsert(rows([5], ts=2))
     assert sizes(newest(table)) == [10] * 10
     return table
 
@@ -80,6 +84,43 @@ def pages_of(path, name):
     file = paged(path)
     chunk = file.chunks[0][file.names.index(name)]
     return [bytes(file.body.data[page.start : page.end]) for page in chunk.pages]
+
+
+def test_files_have_small_pages_however_they_are_written(tmp_path):
+    """By a load, by the first rows of a file group, by a rewriting, and where all rows change."""
+    table = of_ten_pages(tmp_path / "loaded")
+    table.rewrite("on")
+    table.rewrite("off")
+    assert sizes(newest(table)) == [10] * 10
+    opened = create(tmp_path / "opened", {PAGE_ROWS: "10"}, partition_path=None)
+    opened.upsert(rows(range(45)))
+    assert sizes(newest(opened)) == [10] * 4 + [5]
+    opened.purge(["k1"])
+    assert sizes(newest(opened)) == [10] * 4 + [4]
+    small = create(tmp_path / "small", {PAGE_ROWS: "10"}, partition_path=None)
+    small.bulk_insert(rows(range(19)))
+    assert sizes(newest(small)) == [19]
+
+
+def test_small_pages_take_little_space():
+    """The rows of a table of trips: keys, few cities, times, fares, texts."""
+    rng = np.random.default_rng(7)
+    count = 40_000
+    digests = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(count)]
+    table = pa.table(
+        {
+            KEY: [text[:32] for text in digests],
+            "_hoodie_commit_seqno": [f"20260101000000000_0_{n}" for n in range(count)],
+            "dt": pa.repeat("2026-01-01", count),
+            "city": [f"city-{n}" for n in rng.integers(0, 50, count)],
+            "ts": rng.integers(1_700_000_000_000_000, 1_700_086_400_000_000, count),
+            "fare": rng.integers(100, 10_000, count) / 100,
+            "note": [text[32:48] for text in digests],
+        }
+    )
+    options = BaseFileOptions(footer=FooterOptions(bloom_enabled=False))
+    small = len(write_base_file(table, options=replace(options, page_rows=2048)))
+    assert small <= 1.02 * len(write_base_file(table, options=options))
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
@@ -229,7 +270,7 @@ def test_columns_of_all_types_read_back_and_their_statistics_stay_true(tmp_path,
             table.delete(pa.table({"k": [gone]}))
             wanted.pop(gone, None)
         else:
-            batch = drawn(rng, rng.sample(range(70), 2))
+            batch = drawn(rng, rng.sample(range(70), rng.choice([2, 2, 40])))
             table.upsert(batch)
             wanted |= {row["k"]: row for row in batch.to_pylist()}
         path = newest(table)
@@ -240,6 +281,11 @@ def test_columns_of_all_types_read_back_and_their_statistics_stay_true(tmp_path,
         assert repr(by_key) == repr([row for _, row in sorted(wanted.items())])
     assert table.check().ok
     assert copied > 3
+
+
+def pages_of_column(found, name):
+    """Those of a column, of all `pages` of a file."""
+    return [page for (_, column), page in sorted(found.items()) if column == name]
 
 
 def of_repeated_values(path, codec="gzip"):
@@ -404,10 +450,77 @@ def test_footers_go_with_their_writers(tmp_path):
     assert len(set(alive)) == 1
 
 
-def test_a_batch_that_changes_most_pages_writes_the_file_whole(tmp_path):
+def test_columns_that_stay_are_copied_even_if_all_pages_change(tmp_path):
+    """A third of the batch is inserted, behind the pages that are updated."""
     table = of_ten_pages(tmp_path / "t")
-    table.upsert(rows(range(0, 100, 9), ts=3))
-    assert len(sizes(newest(table))) == 1
+    before = pages(newest(table))
+    changed = [*range(0, 100, 9), *range(500, 506)]
+    done = table.upsert(rows(changed, ts=3))
+    assert (done.updated, done.inserted) == (12, 6)
+    assert sizes(newest(table)) == [10] * 10 + [6]
+    after = pages(newest(table))
+    for number in range(10):
+        kept = (KEY, "_hoodie_partition_path", "k", "v")
+        assert all(after[number, name] == before[number, name] for name in kept)
+        assert after[number, "ts"] != before[number, "ts"]
+    # They join the last page while it has room.
+    table.upsert(rows([*range(5, 100, 9), *range(506, 512)], ts=4))
+    assert sizes(newest(table)) == [10] * 11 + [2]
+    assert pages_of(newest(table), "k")[:10] == pages_of_column(before, "k")
+    wanted = {f"k{n}": 1 for n in range(100)} | dict.fromkeys([f"k{n}" for n in changed], 3)
+    wanted |= {f"k{n}": 4 for n in [*range(5, 100, 9), *range(506, 512)]}
+    path = str(newest(table))
+    assert dict(duckdb.sql(f"select k, ts from read_parquet('{path}')").fetchall()) == wanted
+    assert {key: row[2] for key, row in data_rows(table).items()} == wanted
+    assert sorted(key for key, _, _ in by_hudi_rs(table.storage.root)) == sorted(wanted)
+    check_statistics(newest(table))
+    assert table.check().ok
+
+
+def test_nothing_is_left_of_values_that_all_rows_lost(tmp_path):
+    """Neither in ranges nor in dictionaries, though the keys are copied."""
+    table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
+    keys = [f"k{n:03d}" for n in range(100)]
+    table.bulk_insert(pa.table({"k": keys, "city": ["rome", None] * 50, "n": range(100)}))
+    before = pages_of(newest(table), "k")
+    changed = {"k": keys, "city": [None, "bonn"] * 50, "n": range(1000, 1100)}
+    table.upsert(pa.table(changed))
+    assert pages_of(newest(table), "k") == before
+    file = paged(newest(table))
+    known = file.dictionary(0, file.names.index("city"), pa.string())
+    assert known.values.to_pylist() == ["bonn"]
+    group = pq.read_metadata(newest(table)).row_group(0)
+    found = group.column(file.names.index("n")).statistics
+    assert (found.min, found.max, found.null_count) == (1000, 1099, 0)
+    assert group.column(file.names.index("city")).statistics.null_count == 50
+    stored = pq.read_table(newest(table), columns=list(changed)).to_pydict()
+    assert stored == {name: list(values) for name, values in changed.items()}
+
+
+def test_a_file_is_written_whole_where_most_pages_lose_rows(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    table.delete(rows(range(0, 60, 10)))
+    assert sizes(newest(table)) == [10] * 9 + [4]
+
+
+def test_a_file_is_written_whole_where_a_dictionary_gets_too_large(tmp_path):
+    """Otherwise it would keep the values of all batches."""
+    table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
+    keys = [f"k{n:03d}" for n in range(100)]
+    table.bulk_insert(pa.table({"k": keys, "city": ["rome", "oslo"] * 50}))
+
+    def city():
+        file = paged(newest(table))
+        return file.chunks[0][file.names.index("city")]
+
+    for share in (20, 60):
+        assert city().dictionary is not None
+        cities = [f"town-{share}-{n}" for n in range(share)]
+        table.upsert(pa.table({"k": keys[:share], "city": cities}))
+        assert sizes(newest(table)) == [10] * 10
+        found = pq.read_table(newest(table), columns=["city"])["city"].to_pylist()
+        assert found == cities + ["rome", "oslo"] * ((100 - share) // 2)
+    assert city().dictionary is None
 
 
 def test_another_codec_writes_the_file_whole(tmp_path):

@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from keymark.table.errors import LeaseLostError, LockHeldError, StorageError
 from keymark.table.layout.naming import STAGING
 from keymark.table.storage import local_storage
+from keymark.table.storage.durability import seconds_synced
 from keymark.table.storage.local_files import mount_points
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.storage import FileStatus
@@ -290,11 +292,30 @@ def test_what_was_put_is_synced_before_the_file_that_makes_it_visible(storage, s
     storage.put("p/b", b"x")
     assert synced == []
     storage.commit(".hoodie/1.commit", b"x")
-    assert sorted(synced[:2]) == ["a", "b"]
-    assert {"p", "t", ".hoodie"} <= set(synced[2:-2])
-    # Its content comes before its name, its folder last.
-    assert len(synced[-2]) == 16
+    # Its content, too; then the folders, and that of its name last.
+    assert {"a", "b"} < set(synced[:3])
+    assert 16 in map(len, synced[:3])
+    assert {"p", "t", ".hoodie"} <= set(synced[3:-1])
     assert synced[-1] == ".hoodie"
+
+
+def test_a_file_whose_content_cannot_be_synced_does_not_appear(storage, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", _refuse_sync)
+        with pytest.raises(StorageError, match=r"cannot sync .*Input/output error"):
+            storage.commit("a", b"x")
+    assert not storage.exists("a")
+    storage.commit("a", b"y")
+    assert storage.read("a") == b"y"
+
+
+def test_the_time_of_syncing_is_counted(storage, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: time.sleep(0.02))
+    before = seconds_synced()
+    storage.put("a", b"x")
+    assert seconds_synced() == before
+    storage.sync()
+    assert 0.02 <= seconds_synced() - before < 10
 
 
 def test_nothing_is_deleted_before_what_was_put_lasts(storage, synced):

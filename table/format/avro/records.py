@@ -115,6 +115,43 @@ def read_long(data: _Bytes, at: int, end: int) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
+def scan_files_map(data: _Bytes, at: int, found: npt.NDArray[np.int64]) -> int:
+    """Find the entries of a map of text to (long, boolean).
+
+    Args:
+        data: the bytes.
+        at: where the map starts in them.
+        found: out, 4 rows: where each text starts, its length, the long, 0 or 1.
+
+    Returns:
+        How many entries there are; -1 if the bytes are no such map, or `found` is too short.
+    """
+    count = 0
+    while True:
+        left, at = read_long(data, at, data.size)
+        if at < 0:
+            return -1
+        if left == 0:
+            return count
+        if left < 0:
+            left = -left
+            _, at = read_long(data, at, data.size)
+        if at < 0 or left < 0 or left > found.shape[1] - count:
+            return -1
+        for entry in range(count, count + left):
+            length, at = read_long(data, at, data.size)
+            if at < 0 or length < 0 or length > data.size - at:
+                return -1
+            found[0, entry], found[1, entry] = at, length
+            found[2, entry], at = read_long(data, at + length, data.size)
+            if at < 0 or at >= data.size or data[at] > 1:
+                return -1
+            found[3, entry] = data[at]
+            at += 1
+        count += left
+
+
+@numba.njit(cache=True, nogil=True)
 def _skip(data: _Bytes, bounds: tuple[int, int], fields: _Bytes, mark: int) -> int:
     """The place after the fields, -1 if they are not as expected."""
     at, end = bounds

@@ -189,6 +189,22 @@ class HFileReader:
         self._blocks.expect(())
         return np.concatenate(found), concat(values)
 
+    def cuts(self, keys: pa.Array, parts: int) -> list[int]:
+        """Where keys are cut into parts that are in as many blocks each.
+
+        Args:
+            keys: as `lookup` takes them.
+            parts: at most so many.
+
+        Returns:
+            Ascending positions between 0 and the number of keys; no block has keys of two parts, as
+            far as the root of the index tells of blocks.
+        """
+        bounds = self._recalled_layout().root.spread(from_arrow(keys, "key"))
+        asked = np.flatnonzero(np.diff(bounds))
+        parts = min(parts, len(asked))
+        return [int(bounds[asked[len(asked) * part // parts]]) for part in range(1, parts)]
+
     def scan(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """All entries in key order: per data block its keys and values, both pa.binary()."""
         for block, cells in self.cells():

@@ -33,6 +33,7 @@ from keymark.table.format.parquet.column_chunks import CheckedFile, check_chunk,
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, check_footer
 from keymark.table.format.parquet.footer_place import find_footer
+from keymark.table.format.parquet.inflated import read_inflated
 from keymark.table.format.parquet.parquet_gzip import gzip_pages, gzipped
 from keymark.table.storage.storage import BytesReader, RangeReader
 
@@ -167,35 +168,33 @@ def encode(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> F
     )
 
 
-def encode_pages(
-    table: pa.Table, runs: Sequence[Sequence[int]], options: BaseFileOptions
-) -> FileBody:
-    """Rows as plain pages, a row group for each run of pages.
+def encode_pages(table: pa.Table, runs: Sequence[Sequence[int]]) -> FileBody:
+    """Rows as plain pages that are not compressed, a row group for each run of pages.
 
     Args:
         table: the rows; no column is nested.
         runs: rows of each page; within a run all are as long as the longest of all pages, but for
             the last one.
-        options: the codec.
     """
-    return _encode(
-        table,
+    plain = _write(
+        table.replace_schema_metadata(None),
         [sum(run) for run in runs],
-        options.codec,
+        "uncompressed",
         use_dictionary=False,
         write_statistics=ordered_columns(leaves_of(table)),
         max_rows_per_page=max((max(run) for run in runs), default=1),
         **_PAGES,
     )
+    return FileBody.of(plain, _NEW)
 
 
-def compressed(page: bytes, options: BaseFileOptions) -> bytes:
+def compressed(page: bytes | memoryview, options: BaseFileOptions) -> bytes:
     """A page in the codec of new files."""
     name, level = _CODECS[options.codec.lower()]
     if name == "gzip":
         return gzipped(page)
     if name == "none":
-        return page
+        return bytes(page)
     found: bytes = pa.Codec(name, compression_level=level).compress(page, asbytes=True)
     return found
 
@@ -407,15 +406,23 @@ def read_columns(
     data = _checked(source, metadata, columns, groups)
     try:
         file = pq.ParquetFile(
-            data, metadata=metadata, coerce_int96_timestamp_unit="us", pre_buffer=False
+            data if isinstance(data, CheckedFile) else pa.BufferReader(data),
+            metadata=metadata,
+            coerce_int96_timestamp_unit="us",
+            pre_buffer=False,
         )
         known = file.schema_arrow.names
         if columns is not None:
             columns = [name for name in columns if name in known]
-        check_size(source, metadata, known if columns is None else columns, groups=groups)
-        if groups is None:
+        wanted = known if columns is None else columns
+        check_size(source, metadata, wanted, groups=groups)
+        table = None
+        if isinstance(data, bytes):
+            whole = BytesReader(name=source.name, data=data)
+            table = read_inflated(whole, metadata, wanted, groups)
+        if table is None and groups is None:
             table = file.read(columns=columns, use_threads=False)
-        else:
+        elif table is None:
             table = file.read_row_groups(groups, columns=columns, use_threads=False)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptFileError(source.name, 0, f"damaged Parquet: {error}") from error
@@ -429,8 +436,8 @@ def _checked(
     metadata: pq.FileMetaData,
     columns: Sequence[str] | None,
     groups: Sequence[int] | None,
-) -> pa.BufferReader | CheckedFile:
-    """A file object for Arrow, whose column chunks were checked."""
+) -> bytes | CheckedFile:
+    """The file, or a file object for Arrow, whose column chunks were checked."""
     checksums = Checksums.of(metadata.metadata)
     chunks = column_chunks(metadata, columns, groups)
     in_memory = isinstance(source, BytesReader)
@@ -440,7 +447,7 @@ def _checked(
         for chunk in chunks:
             bytes_ = whole[chunk.start : chunk.start + chunk.size]
             check_chunk(chunk, bytes_, checksums, source.name)
-        return pa.BufferReader(data)
+        return bytes(data)
     file = CheckedFile(source)
     for chunk in chunks:
         data = source.read(chunk.start, chunk.size)

@@ -43,19 +43,20 @@ class Described:
 
 
 def statistics_after(
-    before: Described, written: Sequence[Described], *, gone: int, kind: pa.DataType
+    before: Described | None, written: Sequence[Described], *, gone: int, kind: pa.DataType
 ) -> RawFields | None:
     """The statistics of a chunk with other pages; None where nothing is known.
 
     Args:
-        before: of the chunk before.
+        before: of the chunk before; None where no page of it stays.
         written: of each page that is new.
         gone: nulls in the pages of the chunk before that are not there any more.
         kind: of the column.
     """
-    parts = [before, *written]
+    parts = [*written] if before is None else [before, *written]
     counts = [part.nulls for part in parts]
-    nulls = sum(count for count in counts if count is not None) - gone
+    nulls = sum(count for count in counts if count is not None)
+    nulls -= 0 if before is None else gone
     if None in counts or nulls < 0:
         return None
     told = {_NULLS: (I64, integer(nulls))}

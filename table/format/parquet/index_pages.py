@@ -70,6 +70,10 @@ class Dictionary:
         values = pa.Array.from_buffers(kind, count, [None, pa.py_buffer(page)])
         return cls(page, _comparable(values), encodings)
 
+    def emptied(self) -> Dictionary:
+        """One without values, for a chunk of which no page stays."""
+        return Dictionary(b"", self.values.slice(0, 0), self.encodings)
+
     def indices(self, values: pa.Array) -> pa.Array:
         """The index of each value, null for null; values that are not there are added."""
         values = _comparable(values)
@@ -92,10 +96,10 @@ class Dictionary:
             run = varint(len(indices) << 1) + b"\x01"
             if indices.null_count:
                 valid = indices.is_valid().to_numpy(zero_copy_only=False)
-                run = _packed(valid.astype(np.int64), 1)
+                run = _packed(valid, 1)
             levels = len(run).to_bytes(4, "little") + run
         width = max(1, (len(self.values) - 1).bit_length())
-        numbers = indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+        numbers = indices.drop_null().to_numpy(zero_copy_only=False)
         return levels + bytes([width]) + _packed(numbers, width)
 
     def _add(self, values: pa.Array) -> None:
@@ -142,11 +146,12 @@ def _numbers(values: dict[int, int]) -> RawFields:
     return {number: (I32, integer(value)) for number, value in values.items()}
 
 
-def _packed(numbers: npt.NDArray[np.int64], width: int) -> bytes:
-    """A bit-packed run of numbers of so many bits each; nothing for no numbers."""
+def _packed(numbers: npt.NDArray[np.generic], width: int) -> bytes:
+    """A bit-packed run of numbers of so many bits each, at most 32; nothing for no numbers."""
     if not len(numbers):
         return b""
     groups = -(-len(numbers) // _GROUP)
     bits = np.zeros((groups * _GROUP, width), np.uint8)
-    bits[: len(numbers)] = numbers[:, None] >> np.arange(width) & 1
+    octets = numbers.astype("<u4").view(np.uint8).reshape(-1, 4)
+    bits[: len(numbers)] = np.unpackbits(octets, axis=1, count=width, bitorder="little")
     return varint(groups << 1 | 1) + np.packbits(bits.ravel(), bitorder="little").tobytes()

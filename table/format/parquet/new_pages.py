@@ -1,7 +1,8 @@
 """Pages of rows that are new, encoded once and taken one by one.
 
 The rows of all pages of a kind are one Parquet file of plain pages, cut at the ends of the pages.
-A column whose chunk has a dictionary takes indices into it instead.
+A column whose chunk has a dictionary takes indices into it instead, so that pages are compressed
+only when they are taken.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from keymark.table.format.parquet.base_file import BaseFileOptions, compressed, 
 from keymark.table.format.parquet.footer_groups import COMPRESSED
 from keymark.table.format.parquet.index_pages import Dictionary, index_header
 from keymark.table.format.parquet.page_scan import Page, scan_pages
-from keymark.table.format.parquet.thrift_scan import RawFields
+from keymark.table.format.parquet.thrift_scan import RawFields, integer
 
 
 class PageKind(IntEnum):
@@ -52,15 +53,13 @@ class Placed:
 
 
 class NewPages:
-    """Pages of rows of one kind, encoded as plain pages.
+    """Pages of rows of one kind, encoded as plain pages that are not compressed.
 
     Pages of one row group of the new file are a row group here, or some, so that its statistics
     are of no other rows.
     """
 
-    def __init__(
-        self, table: pa.Table, groups: Sequence[Sequence[Placed]], options: BaseFileOptions
-    ) -> None:
+    def __init__(self, table: pa.Table, groups: Sequence[Sequence[Placed]]) -> None:
         longest = max((placed.page.rows for each in groups for placed in each), default=1)
         runs: list[list[int]] = []
         self.runs: list[range] = []
@@ -73,7 +72,7 @@ class NewPages:
                 runs[-1].append(placed.page.rows)
             self.runs.append(range(first, len(runs)))
         self.table = table
-        self.body = encode_pages(table, runs, options)
+        self.body = encode_pages(table, runs)
         groups_of = self.body.groups
         starts = groups_of.starts
         ends = starts + groups_of.of_chunks(COMPRESSED)
@@ -132,9 +131,11 @@ class PageMaker:
         It has indices into the dictionary, or values.
         """
         if not indexed or self._dictionary is None or self._indices is None:
-            page = self._fresh.page(self.column, placed.start)
-            data = self._fresh.body.data[page.start : page.end]
-            return data, page.page - page.start + page.uncompressed
+            page, data = self._fresh.page(self.column, placed.start), self._fresh.body.data
+            packed = compressed(data[page.page : page.end], options)
+            sides = data[page.start : page.size_start], data[page.size_end : page.page]
+            head = integer(len(packed)).join(sides)
+            return memoryview(head + packed), len(head) + page.uncompressed
         rows = placed.page.rows
         indices = self._indices.slice(placed.start - self._first, rows)
         content = self._dictionary.page_of(indices, nullable=self._nullable)

@@ -105,7 +105,8 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
     """Write a base file of copied and new pages.
 
     Returns:
-        The file; None if the file before has another schema or codec, or no room for more rows.
+        The file; None if the file before has another schema or codec, or no room for more rows, or
+        if a dictionary would have values for more than half of the rows.
     """
     parts = _Parts.of(file, options)
     if not parts.fit():
@@ -115,6 +116,8 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
     for ordinal in range(len(parts.groups)):
         first, raw, structs = at, 0, []
         for column in parts.columns(ordinal):
+            if column is None:
+                return None
             size = sum(map(len, column.pages))
             meta = {**column.meta, UNCOMPRESSED_BYTES: (I64, integer(column.uncompressed))}
             structs.append(chunk_struct(meta, start=at, dictionary=column.dictionary, size=size))
@@ -223,7 +226,7 @@ class _Parts:
             before=_Source(file.before.body),
             empty=empty_body(file.schema, options),
             fresh={
-                kind: NewPages(table, members[kind], options)
+                kind: NewPages(table, members[kind])
                 for kind, table in tables.items()
                 if rows[kind] and table.num_columns
             },
@@ -247,8 +250,8 @@ class _Parts:
         """How many rows a row group has."""
         return sum(placed.page.rows for placed in self.groups[ordinal][1])
 
-    def columns(self, ordinal: int) -> Iterator[_Column]:
-        """The column chunks of a row group."""
+    def columns(self, ordinal: int) -> Iterator[_Column | None]:
+        """The column chunks of a row group; None for one that is better encoded anew."""
         group, pages = self.groups[ordinal]
         anew = itertools.count()
         for column, name in enumerate(self.file.before.names):
@@ -264,8 +267,12 @@ class _Parts:
             else:
                 yield self._mixed(ordinal, column, kept)
 
-    def _mixed(self, ordinal: int, column: int, kept: set[int]) -> _Column:
-        """A column chunk of pages of the file before, those `kept`, and of others."""
+    def _mixed(self, ordinal: int, column: int, kept: set[int]) -> _Column | None:
+        """A column chunk of pages of the file before, those `kept`, and of others.
+
+        None where its dictionary grows so large that it takes more than it saves: values that no
+        row has any more stay in it.
+        """
         group, pages = self.groups[ordinal]
         before, data = self.file.before, self.before.body.data
         name, first = before.names[column], int(before.firsts[group])
@@ -273,11 +280,16 @@ class _Parts:
         meta = self.before.body.meta(group, column)
         kind = self.file.schema.field(name).type
         dictionary = before.dictionary(group, column, kind)
+        if dictionary is not None and not kept:
+            dictionary = dictionary.emptied()
         makers = {
             of: PageMaker(fresh, name, [each for each in pages if each.page.kind is of], dictionary)
             for of, fresh in self.fresh.items()
             if name in fresh.table.column_names
         }
+        values = len(dictionary.values) if dictionary is not None and dictionary.grown else 0
+        if 2 * values > self.rows(ordinal):
+            return None
         parts: list[memoryview] = []
         raw, written = 0, dict.fromkeys(makers, 0)
         for placed in pages:
@@ -306,7 +318,7 @@ class _Parts:
         told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
         told[VALUES] = (I64, integer(self.rows(ordinal)))
         statistics = statistics_after(
-            _described(meta),
+            _described(meta) if kept else None,
             [_described(each) for each in metas],
             gone=self._gone(name, set(range(first, first + len(chunk.pages))) - kept),
             kind=kind,

@@ -12,36 +12,34 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.parquet.bounds import MOST_BYTES, MOST_RATIO, check_size
 from keymark.table.format.parquet.checksums import Checksums
-from keymark.table.format.parquet.file_body import MAGIC, ROW_GROUPS, ROWS, FileBody, end_of_file
+from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_groups import CODEC, COMPRESSED, GROUP_ROWS
 from keymark.table.format.parquet.index_pages import Dictionary
+from keymark.table.format.parquet.inflated import SomePages
 from keymark.table.format.parquet.page_scan import DATA_PAGE, DICTIONARY_PAGE, Page, scan_pages
-from keymark.table.format.parquet.pages import chunk_pages, decompress
-from keymark.table.format.parquet.thrift import I32, I64, LIST, STRUCT
-from keymark.table.format.parquet.thrift_scan import RawFields, integer, raw_list, raw_struct
+from keymark.table.format.parquet.pages import chunk_pages
+from keymark.table.format.parquet.thrift import I64, STRUCT
+from keymark.table.format.parquet.thrift_scan import RawFields, integer, raw_struct
 from keymark.table.storage.storage import BytesReader
 
 _Numbers = npt.NDArray[np.int64]
 
-UNCOMPRESSED_CODEC, GZIP_CODEC = 0, 2
-_CODECS = {UNCOMPRESSED_CODEC: "UNCOMPRESSED", 1: "SNAPPY", GZIP_CODEC: "GZIP", 6: "ZSTD"}
+_CODECS = {0: "UNCOMPRESSED", 1: "SNAPPY", 2: "GZIP", 6: "ZSTD"}
 # Of data pages, in both versions of the format; and the field of a header of a dictionary page.
 _DICTIONARY_ENCODINGS = (2, 8)
 _DICTIONARY_HEADER = 7
 # Fields of ColumnMetaData.
-TYPE, ENCODINGS, PATH, CODEC_FIELD, VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES = range(1, 8)
-DATA_OFFSET, DICTIONARY_OFFSET = 9, 11
+VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES = 5, 6, 7
+_DATA_OFFSET, _DICTIONARY_OFFSET = 9, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +61,6 @@ class PagedFile:
         chunks: of each row group and column.
         starts: the first row of each page, and the number of rows. (pages + 1,).
         firsts: the first page of each row group, and the number of pages. (groups + 1,).
-        metas: the ColumnMetaData of chunks, by row group and column, as far as they were looked at;
-            the sets of `alike` share them.
     """
 
     name: str
@@ -73,7 +69,6 @@ class PagedFile:
     chunks: Sequence[Sequence[Chunk]]
     starts: _Numbers
     firsts: _Numbers
-    metas: dict[tuple[int, int], RawFields] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -135,10 +130,8 @@ class PagedFile:
             if "." not in leaf and _are_all(rows, body):
                 sets.setdefault(rows, []).append(leaf)
         names = [leaf.partition(".")[0] for leaf in leaves]
-        metas: dict[tuple[int, int], RawFields] = {}
         return [
-            (columns, replace(cls._by_pages(body, chunks, names, rows), metas=metas))
-            for rows, columns in sets.items()
+            (columns, cls._by_pages(body, chunks, names, rows)) for rows, columns in sets.items()
         ]
 
     @classmethod
@@ -177,16 +170,19 @@ class PagedFile:
         Raises:
             CorruptFileError: the pages are damaged.
         """
-        data = self._part(numbers, set(columns))
-        source = BytesReader(name=self.name, data=data)
-        try:
-            file = pq.ParquetFile(
-                pa.BufferReader(data), coerce_int96_timestamp_unit="us", pre_buffer=False
-            )
-            check_size(source, file.metadata, columns)
-            table = file.read(columns=list(columns), use_threads=False).select(columns)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise CorruptFileError(self.name, 0, f"damaged Parquet: {error}") from error
+        wanted = [column for column, name in enumerate(self.names) if name in columns]
+        pages: list[Page] = []
+        rows: dict[int, int] = {}
+        sizes = np.diff(self.starts).tolist()
+        for group, members in self.by_group(numbers).items():
+            chunks = self.chunks[group]
+            rows[group] = sum(sizes[int(self.firsts[group]) + number] for number in members)
+            for column in wanted:
+                chunk = chunks[column]
+                pages += [] if chunk.dictionary is None else [chunk.dictionary]
+                pages += [chunk.pages[number] for number in members]
+        chunks_of_file = range(len(self.chunks) * len(self.names))
+        table = SomePages(self.body, pages, chunks_of_file, rows).read(columns)
         return table.cast(pa.schema([item.remove_metadata() for item in table.schema]))
 
     def dictionary(self, group: int, column: int, kind: pa.DataType) -> Dictionary | None:
@@ -219,70 +215,6 @@ class PagedFile:
         number = group * len(self.names) + column
         return int(self.body.groups.of_chunks(CODEC)[number])
 
-    def _part(self, numbers: Sequence[int], columns: set[str]) -> bytes:
-        """A Parquet file of some pages of some columns; its other columns have none."""
-        pieces: list[bytes | memoryview] = [MAGIC]
-        at, total, groups = len(MAGIC), 0, []
-        sizes = np.diff(self.starts).tolist()
-        for group, members in self.by_group(numbers).items():
-            rows = sum(sizes[int(self.firsts[group]) + number] for number in members)
-            total += rows
-            structs = []
-            for column, name in enumerate(self.names):
-                codec = UNCOMPRESSED_CODEC
-                parts: list[bytes | memoryview] = []
-                if name in columns:
-                    codec, parts = self._pages(group, column, members)
-                if (group, column) not in self.metas:
-                    self.metas[group, column] = self.body.meta(group, column)
-                meta = self.metas[group, column]
-                kept = {number: meta[number] for number in (TYPE, ENCODINGS, PATH)}
-                size = sum(map(len, parts))
-                kept |= {
-                    CODEC_FIELD: (I32, integer(codec)),
-                    VALUES: (I64, integer(rows)),
-                    UNCOMPRESSED_BYTES: (I64, integer(size)),
-                }
-                has_dictionary = parts and self.chunks[group][column].dictionary
-                first = len(parts[0]) if has_dictionary else 0
-                structs.append(chunk_struct(kept, start=at, dictionary=first, size=size))
-                pieces += parts
-                at += size
-            told = {1: (LIST, raw_list(structs)), 2: (I64, integer(at)), 3: (I64, integer(rows))}
-            groups.append(raw_struct(told))
-        fields = {
-            **self.body.fields,
-            ROWS: (I64, integer(total)),
-            ROW_GROUPS: (LIST, raw_list(groups)),
-        }
-        return b"".join([*pieces, end_of_file(fields, {}, path=None, checksums=None)])
-
-    def _pages(
-        self, group: int, column: int, members: Sequence[int]
-    ) -> tuple[int, list[bytes | memoryview]]:
-        """The codec of some pages of a chunk, and the pages, the dictionary first.
-
-        Those in gzip are inflated: ISA-L takes half of the time that Arrow takes.
-        """
-        chunk, data = self.chunks[group][column], self.body.data
-        pages = [chunk.pages[number] for number in members]
-        if chunk.dictionary is not None:
-            pages = [chunk.dictionary, *pages]
-        codec = self._codec(group, column)
-        if codec != GZIP_CODEC:
-            return codec, [data[page.start : page.end] for page in pages]
-        size = sum(page.uncompressed for page in pages)
-        if size > max(MOST_BYTES, MOST_RATIO * len(data)):
-            detail = f"pages of {self.names[column]} would become {size:,} bytes in memory"
-            raise CorruptFileError(self.name, pages[0].start, detail)
-        inflated: list[bytes | memoryview] = []
-        for page in pages:
-            zipped, place = bytes(data[page.page : page.end]), (self.name, page.page)
-            raw = decompress("GZIP", zipped, page.uncompressed, place)
-            head, rest = data[page.start : page.size_start], data[page.size_end : page.page]
-            inflated.append(b"".join([head, integer(len(raw)), rest, raw]))
-        return UNCOMPRESSED_CODEC, inflated
-
 
 def has_indices(page: Page) -> bool:
     """Whether a data page has indices into a dictionary."""
@@ -300,11 +232,11 @@ def chunk_struct(meta: RawFields, *, start: int, dictionary: int, size: int) -> 
     """
     places = {
         COMPRESSED_BYTES: (I64, integer(size)),
-        DATA_OFFSET: (I64, integer(start + dictionary)),
+        _DATA_OFFSET: (I64, integer(start + dictionary)),
     }
     if dictionary:
-        places[DICTIONARY_OFFSET] = (I64, integer(start))
-    rest = {number: value for number, value in meta.items() if number != DICTIONARY_OFFSET}
+        places[_DICTIONARY_OFFSET] = (I64, integer(start))
+    rest = {number: value for number, value in meta.items() if number != _DICTIONARY_OFFSET}
     # The offset of the metadata itself, in files that repeat it behind the chunk.
     return raw_struct({2: (I64, integer(0)), 3: (STRUCT, raw_struct({**rest, **places}))})
 

@@ -138,19 +138,43 @@ def decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> by
     """
     if codec == "UNCOMPRESSED" or not size:
         return page
+    if codec == "GZIP":
+        return inflate(page, size, place)
+    if codec not in _CODECS:
+        raise UnsupportedTableError(f"{place[0]}: Parquet codec {codec} is not read")
     try:
-        if codec == "GZIP":
-            stream = isal_zlib.decompressobj(_GZIP_WBITS)
-            # One byte more than there should be, so that the stream comes to its checksum.
-            found = bytes(stream.decompress(page, size + 1))
-            if not stream.eof:
-                raise CorruptFileError(*place, "a page whose gzip stream does not end")
-        elif codec in _CODECS:
-            found = pa.Codec(_CODECS[codec]).decompress(page, size, asbytes=True)
-        else:
-            raise UnsupportedTableError(f"{place[0]}: Parquet codec {codec} is not read")
-    except (_GZIP_ERROR, pa.ArrowException, OSError) as error:
+        found: bytes = pa.Codec(_CODECS[codec]).decompress(page, size, asbytes=True)
+    except (pa.ArrowException, OSError) as error:
         raise CorruptFileError(*place, f"a page that does not inflate: {error}") from error
-    if len(found) != size:
-        raise CorruptFileError(*place, f"a page of {len(found)} bytes, its header says {size}")
+    _check_length(found, size, place)
     return found
+
+
+def inflate(page: bytes | memoryview, size: int, place: tuple[str, int]) -> bytes:
+    """The bytes of a page that is a gzip member; what follows it is not looked at.
+
+    Args:
+        page: as it lies in the file.
+        size: of the result, as its header says.
+        place: the file and where the page is, for errors.
+
+    Raises:
+        CorruptFileError: it does not inflate to that size.
+    """
+    if not size:
+        return b""
+    try:
+        stream = isal_zlib.decompressobj(_GZIP_WBITS)
+        # One byte more than there should be, so that the stream comes to its checksum.
+        found = bytes(stream.decompress(page, size + 1))
+    except _GZIP_ERROR as error:
+        raise CorruptFileError(*place, f"a page that does not inflate: {error}") from error
+    if not stream.eof:
+        raise CorruptFileError(*place, "a page whose gzip stream does not end")
+    _check_length(found, size, place)
+    return found
+
+
+def _check_length(page: bytes, size: int, place: tuple[str, int]) -> None:
+    if len(page) != size:
+        raise CorruptFileError(*place, f"a page of {len(page)} bytes, its header says {size}")

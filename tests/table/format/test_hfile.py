@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -50,6 +51,26 @@ def test_lookup_is_a_dict_lookup(rows, asked):
     reader = open_bytes(written(rows, block_size=500))
     asked = set(asked) | set(list(rows)[::3])
     assert looked_up(reader, asked) == {key: rows[key] for key in asked if key in rows}
+
+
+@unhurried
+@given(entries, st.lists(keys, max_size=30), st.integers(1, 6))
+def test_parts_of_the_keys_find_what_all_of_them_find_and_share_no_block(rows, asked, parts):
+    data = written(rows, block_size=200)
+    asked = sorted(set(asked) | set(list(rows)[::2]))
+    at_once = open_bytes(data)
+    wanted = looked_up(at_once, asked)
+    cuts = open_bytes(data).cuts(binary(asked), parts)
+    assert len(cuts) < parts
+    assert [0, *cuts, len(asked)] == sorted([0, *cuts, len(asked)])
+    found, blocks = {}, []
+    for start, end in pairwise([0, *cuts, len(asked)]):
+        reader = open_bytes(data)
+        found |= looked_up(reader, asked[start:end])
+        blocks.append(reader.blocks_decoded)
+    assert found == wanted
+    assert sum(blocks) == at_once.blocks_decoded
+    assert max(blocks) - min(blocks) <= 1
 
 
 @given(st.lists(astral, unique=True, max_size=20))

@@ -4,6 +4,7 @@ import datetime as dt
 import io
 import json
 import uuid
+from unittest import mock
 
 import fastavro
 import pyarrow as pa
@@ -199,6 +200,20 @@ def test_files_of_other_writers():
     blocks = b"\2\2a\4\0" + b"\1\10\2b\6\1" + b"\0"
     value = b"\0" * 6 + b"\4" + b"\2" + blocks + b"\0\0\0"
     assert records.decode_files(value, "f") == {"a": (2, False), "b": (3, True)}
+
+
+@given(st.dictionaries(st.text(max_size=40), st.tuples(st.integers(0, 1 << 62), st.booleans())))
+def test_files_read_in_one_pass_are_those_that_a_cursor_reads(entries):
+    value = records.encode_files(entries, record_type=records.FILES)
+    assert records.decode_files(value, "f") == entries
+    with mock.patch.object(records, "_files_map", return_value={}):
+        assert records.decode_files(value, "f") == entries
+
+
+def test_a_name_that_is_no_text_is_damage():
+    value = b"\0" * 6 + b"\4" + b"\2" + b"\2\2\xff\4\0" + b"\0\0\0\0"
+    with pytest.raises(CorruptFileError, match="not UTF-8"):
+        records.decode_files(value, "f")
 
 
 def test_damaged_files():
