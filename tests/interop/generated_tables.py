@@ -374,7 +374,7 @@ class Pair:
         return found
 
     def _compare_secondary(self, table: Table, name: str) -> list[str]:
-        """Which files a comparison opens: those with a match; after a write of Hudi's others too."""
+        """Which files a comparison opens: those with a match; after Hudi's writes others too."""
         value = self.rng.choice([None, *(row[name] for row in self.rows.values())])
         literal = LITERALS[name.partition("_")[2]]
         where = f"{name} IS NULL" if value is None else f"{name} = {literal(value)}"

@@ -51,6 +51,7 @@ from keymark.table.metadata.replaced import settle_replaced
 from keymark.table.metadata.reshard_plan import (
     RESHARD,
     ReshardPlan,
+    load_plan,
     resharding,
     save_plan,
     take_over,
@@ -66,6 +67,7 @@ from keymark.table.services.own_instants import free_instant, put_empty_delta
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
+from keymark.table.timeline.timeline import Timeline
 
 _ROUNDS = 5
 _ATTEMPTS = 3
@@ -130,8 +132,8 @@ class Resharder:
 
         Raises:
             InputError: there is no record index, a task has no memory for so many groups at a time,
-                another number is under way, or Apache Hudi compacts the metadata table again and
-                again.
+                another number is under way, another process gave this up, or Apache Hudi compacts
+                the metadata table again and again.
             UnsupportedTableError: Apache Hudi has begun something and not ended it.
             CorruptFileError: the index is damaged.
         """
@@ -140,10 +142,15 @@ class Resharder:
             if isinstance(plan, int):
                 return Resharded(before=plan, after=plan, instant=None)
             target = self._target(plan)
-            done = self._split(plan, target)
-            switched = self._switch(plan, target, done)
+            try:
+                switched = self._switch(plan, target, self._split(plan, target))
+            except CorruptFileError:
+                # To readers, files of a plan that is gone are damage.
+                self._refuse_given_up(plan)
+                raise
             if switched is not None:
                 return switched
+            self._refuse_given_up(plan)
         raise InputError(
             "Apache Hudi compacted the metadata table each time: re-shard while it does not write"
         )
@@ -205,6 +212,17 @@ class Resharder:
                 f"memory for {room} ({TASK_MEMORY}): take a number that has a larger divisor in "
                 f"common with {before}"
             )
+
+    def _refuse_given_up(self, plan: ReshardPlan) -> None:
+        """InputError if another process gave this up; what was put since then is deleted."""
+        with self.hold() as lease:
+            storage = lease.storage
+            times = {instant.time for instant in Timeline.load(storage, METADATA).instants}
+            is_known = plan.instant in times or plan.instant < min(times, default="")
+            if is_known or load_plan(storage) is not None:
+                return
+            take_back_build(storage, load_config(storage), plan.instant, plan.action)
+        raise InputError("another process gave this re-sharding up")
 
     def _target(self, plan: ReshardPlan) -> BuildTarget:
         return BuildTarget(
