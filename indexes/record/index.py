@@ -8,7 +8,6 @@ side by side. Source: SparkMetadataTableRecordIndex of Hudi 0.15, RFC-8.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -21,20 +20,18 @@ from keymark.indexes.record.cost import INFLATION, WORK_PER_KEY_BYTE
 from keymark.indexes.record.spec import SPEC
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
-from keymark.table.errors import IndexUnavailableError, TableWarning
+from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.layout.model import FileSlice
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard, largest_shard, split_by_shard
+from keymark.table.metadata.reader import Shard, split_by_shard
 from keymark.table.metadata.records import location_codes
-from keymark.table.properties.options import INDEX_FALLBACK, RECORD_INDEX_PREFIX
+from keymark.table.properties.options import INDEX_FALLBACK
 from keymark.table.runtime.runner import shares
 from keymark.table.timeline.instant_name import format_instant
 
 _RANGE_KEYS_MIN = 10_000
 """Fewer keys take no longer than to open a shard once more."""
-_WARNED: set[str] = set()
-"""Roots of tables whose large shards this process has told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,6 @@ class RecordIndex(LookupIndex):
                 f"option {INDEX_FALLBACK}"
             )
         shards = context.metadata.shards(RECORD_INDEX, context.cache)
-        _warn_of_size(shards, context)
         rows = split_by_shard(keys, len(shards))
         asked = [number for number in range(len(shards)) if len(rows[number])]
         if _floods([shards[n].slice for n in asked], len(keys), context):
@@ -112,21 +108,6 @@ def _pieces(keys: int, all_keys: int, cores: int) -> int:
     Each range opens the shard by itself, and decodes the blocks that hold its keys.
     """
     return max(1, min(shares(keys, all_keys, cores), keys // _RANGE_KEYS_MIN))
-
-
-def _warn_of_size(shards: Sequence[Shard], context: IndexContext) -> None:
-    """Say once for each table that its shards have outgrown Hudi's largest size."""
-    limit = context.options.integer(f"{RECORD_INDEX_PREFIX}.max.filegroup.size")
-    largest, root = largest_shard(shards), context.storage.root
-    if largest > limit and root not in _WARNED:
-        _WARNED.add(root)
-        warnings.warn(
-            f"a shard of the record index has {largest:,} bytes, more than {limit:,} "
-            f"({RECORD_INDEX_PREFIX}.max.filegroup.size): `keymark table index reshard {root} "
-            "--shards auto` makes more while writers go on",
-            TableWarning,
-            stacklevel=2,
-        )
 
 
 def _floods(slices: Sequence[FileSlice], keys: int, context: IndexContext) -> bool:

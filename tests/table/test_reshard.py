@@ -378,15 +378,23 @@ def test_auto_takes_bytes_growth_and_cores_into_account(tmp_path, monkeypatch):
     assert Table.open(str(tmp_path / "t")).reshard_index(None).after == 12
 
 
-def test_shards_that_are_too_large_are_told_of_once(tmp_path):
+WRITES = {
+    "bulk_insert": lambda table: table.bulk_insert(rows([60])),
+    "upsert": lambda table: table.upsert(rows([1], ts=9)),
+    "delete": lambda table: table.delete(["k1"]),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_tells_once_of_shards_that_are_too_large(tmp_path, write):
     filled(tmp_path / "t")
     small = {"hoodie.metadata.record.index.max.filegroup.size": "1000"}
     table = Table.open(str(tmp_path / "t"), options=small)
     with pytest.warns(TableWarning, match=r"reshard .*t --shards auto"):
-        table.lookup(["k1"])
+        WRITES[write](table)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table.lookup(["k1"])
+        table.upsert(rows([61]))
 
 
 AUTOMATIC = {
@@ -398,8 +406,7 @@ AUTOMATIC = {
 def test_a_write_reshards_what_it_finds_too_large(tmp_path):
     filled(tmp_path / "t")
     table = Table.open(str(tmp_path / "t"), options=AUTOMATIC)
-    with pytest.warns(TableWarning, match="--shards auto"):
-        table.upsert(rows([1], ts=9))
+    table.upsert(rows([1], ts=9))
     grown = shard_count(table)
     assert grown > 2
     assert max(shard.slice.size for shard in _shards(table)) <= 20000

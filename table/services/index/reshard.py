@@ -45,7 +45,7 @@ from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import WriteStat
 from keymark.table.layout.naming import METADATA, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
-from keymark.table.metadata.reader import Shard, largest_shard
+from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.metadata.replaced import settle_replaced
 from keymark.table.metadata.reshard_plan import (
@@ -376,8 +376,10 @@ def _delete_logs(storage: Storage, plan: ReshardPlan) -> None:
 
 
 def outgrown(state: TableState, options: Options) -> bool:
-    """Whether a shard of the record index has passed Hudi's largest size."""
-    return largest_shard(_shards(state)) > group_sizing(options).group_bytes
+    """Whether a shard of the record index, if there is one, has passed Hudi's largest size."""
+    if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
+        return False
+    return state.metadata.largest_slice(RECORD_INDEX) > group_sizing(options).group_bytes
 
 
 def suitable(shards: Sequence[Shard], options: Options, cores: int) -> int:
