@@ -11,7 +11,6 @@ from functools import partial
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
-from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.replaced import settle_replaced
@@ -127,17 +126,6 @@ class TableServices:
         """
         if state.config.key_runs == "hashes":
             self.value_indexes(lease).take_in_keys(state)
-
-    def stage(
-        self,
-        state: TableState,
-        files: Sequence[BaseFile],
-        values: Sequence[ValueChange],
-        lease: Lease,
-    ) -> None:
-        """Put runs of hashes of a commit's base files, before it is visible."""
-        if state.config.key_runs == "hashes":
-            self.value_indexes(lease).stage_hashes(state, files, values)
 
     def maintain(
         self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()

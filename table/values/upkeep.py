@@ -3,17 +3,16 @@
     a file whose slice before is covered     a run with the values by which it differs
     any other                                a run with all its values
 
-Every write takes in the base files of its own commit, and those that others wrote meanwhile, after
-the commit is visible: until then readers open the files that are not covered. What it wrote itself
-it knows from merging (`changes.py`), as one run; other files are read. Runs that no current file
-needs are deleted. Small runs are merged when they are many (`merges.py`). A chain that has grown
-long all the same begins anew, and so does an index of many runs.
-
-Runs of hashes are part of the commit: those of its base files are put before it is visible.
+Runs are part of the commit: those of its base files are put before it is visible. What a write
+changed it knows from merging (`changes.py`), as one run; other files are read. After the commit it
+takes in what others wrote meanwhile: until then readers open the files that are not covered. Runs
+that no current file needs are deleted. Small runs are merged when they are many (`merges.py`). A
+chain that has grown long all the same begins anew, and so does an index of many runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -154,24 +153,29 @@ class ValueIndexes:
         """Bring the index of the record keys up to date, as `take_in_columns` does others."""
         self._take_in(state, record_keys(state.config, state.config.key_runs), noted)
 
-    def stage_hashes(
-        self, state: TableState, files: Sequence[BaseFile], noted: Sequence[ValueChange]
+    def stage(
+        self,
+        state: TableState,
+        indexed: Sequence[Indexed],
+        files: Sequence[BaseFile],
+        noted: Sequence[ValueChange],
     ) -> None:
         """Put the runs of a commit's base files, before it is visible.
 
-        If it never is, nobody asks for them, and a later write deletes them.
+        If it never is, nobody asks for them, and a later write deletes them. Damage stops no
+        write: files that get no run here get one after the commit.
 
         Args:
             state: the table before the commit.
+            indexed: all that is indexed in its rows.
             files: the base files of the commit.
             noted: changes that are known; others are read from the base files.
-
-        Raises:
-            CorruptFileError: a run or a base file is damaged.
         """
-        indexed = record_keys(state.config, "hashes")
-        chains = Chains.of(load_hash_runs(state.storage))
-        self._cover(state, indexed, files, chains=chains, noted=noted)
+        ordered = sorted(files, key=lambda file: (file.partition_path, file.file_id))
+        for each in indexed if files else ():
+            with contextlib.suppress(CorruptFileError):
+                chains = Chains.of(runs_of(state.storage, each))
+                self._cover(state, each, ordered, chains=chains, noted=noted)
 
     def erase(self, keys: pa.Array) -> None:
         """Take keys that no current row has out of every index.
@@ -238,8 +242,6 @@ class ValueIndexes:
             for file in state.snapshot.files
             if not chains.of_file(file.partition_path, file.name)
         ]
-        if not uncovered and not indexed.hashed:
-            return
         if not indexed.hashed and len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
             self._put_anew(state, indexed)
             return

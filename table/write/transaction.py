@@ -4,7 +4,7 @@
              the options ask for; read the table; <T>.commit.requested       phase `open`
              (here the stages of a write put its data files)
                                          phases `prepare`, `tag`, `place` and `write`
-    commit   runs of the hashes of keys                      phase `index`
+    commit   runs of indexes of values                       phase `index`
              <T>.deltacommit.requested, .inflight      (metadata table)
              log files of record_index                       phase `index`
              entries of an index outside the table           phase `index`
@@ -202,7 +202,8 @@ class WriteTransaction(Transaction):
         written = [result.file for result in files if result.file is not None]
         self.values.extend(change for result in files for change in result.values)
         with self.phase("index"):
-            self.writer.services.stage(self.state, written, self.values, self.lease)
+            values = self.writer.services.value_indexes(self.lease)
+            values.stage(self.state, self.target.indexed, written, self.values)
             delta = self.begin_delta(self.options.integer("hoodie.hfile.block.size"))
             if delta is not None and RECORD_INDEX in self.config.maintained:
                 delta.stats.extend(changes.log(delta, self.state, self.writer.runner))
