@@ -12,7 +12,6 @@ would move a row. A lookup proves all of them.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -21,21 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.indexes.compact.spec import SPEC
-from keymark.indexes.shared.damage import warn_of_damage
+from keymark.indexes.shared.hash_candidates import candidates
 from keymark.indexes.shared.key_scan import first_of_each, locations, prove, search_files
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.shared.scope import Scope
 from keymark.indexes.spec import IndexSpec
-from keymark.table.errors import CorruptFileError
-from keymark.table.format.compact.kernels import PAGE
-from keymark.table.format.compact.writer import hashes_of
 from keymark.table.index.protocol import IndexContext
-from keymark.table.values.cover import Cover
-from keymark.table.values.hash_runs import HashSearch, find_hashes, load_hash_runs
-from keymark.table.values.runs import ask_again
-
-# Some ten milliseconds of a core.
-_HASHES_PER_TASK = 1 << 16
 
 _Numbers = npt.NDArray[np.int64]
 _NOTHING: _Numbers = np.empty(0, np.int64)
@@ -86,11 +76,7 @@ def _all_candidates(
     files = len(context.snapshot.files)
     if not len(keys) or not files:
         return _NOTHING, _NOTHING, np.zeros(0, bool)
-    try:
-        found = ask_again(partial(_ask_runs, keys, context))
-    except CorruptFileError as error:
-        warn_of_damage(SPEC.name, error, context)
-        found = None
+    found = candidates(keys, context)
     rows, numbers, uncovered = found or (_NOTHING, _NOTHING, np.arange(files))
     context.stats.candidates += len(rows)
     context.stats.files_read += len(uncovered)
@@ -100,41 +86,3 @@ def _all_candidates(
     more_rows, more_numbers = search_files(keys, asked, context)
     searched = np.arange(len(rows) + len(more_rows)) >= len(rows)
     return np.concatenate([rows, more_rows]), np.concatenate([numbers, more_numbers]), searched
-
-
-def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """Row of the key and number of the file of each candidate; the files that no run covers.
-
-    Raises:
-        CorruptFileError: a run is damaged.
-        FileNotFoundError: a writer deleted one meanwhile.
-    """
-    files = context.snapshot.files
-    runs = load_hash_runs(context.storage)
-    cover = Cover.of(files, runs)
-    hashes = hashes_of(keys)
-    order = np.argsort(hashes)
-    hashes = hashes[order]
-    searches = [
-        (number, start)
-        for number in range(len(runs))
-        if (cover.group[number] >= 0).any()
-        for start in range(0, len(hashes), _HASHES_PER_TASK)
-    ]
-    works = [
-        HashSearch(context.storage, runs[number].path, hashes[start : start + _HASHES_PER_TASK])
-        for number, start in searches
-    ]
-    weights = [
-        min(runs[number].size, PAGE * len(work.hashes))
-        for (number, _), work in zip(searches, works, strict=True)
-    ]
-    answers = context.runner.run(find_hashes, works, weights=weights)
-    context.stats.shards_read += len({number for number, _ in searches})
-    pairs = [_NOTHING]
-    for (number, start), answer in zip(searches, answers, strict=True):
-        rows, places = order[start + answer.rows], cover.group[number][answer.groups]
-        # Of a file that is not current the run says nothing that counts.
-        pairs.append((rows * len(files) + places)[places >= 0])
-    found = np.unique(np.concatenate(pairs))
-    return found // len(files), found % len(files), np.flatnonzero(cover.uncovered)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from keymark.indexes.record.cost import INFLATION, WORK_PER_KEY_BYTE
 from keymark.indexes.record.spec import SPEC
+from keymark.indexes.shared.hash_candidates import rows_that_may_be_there
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import IndexUnavailableError
@@ -30,6 +31,8 @@ from keymark.table.properties.options import INDEX_FALLBACK
 from keymark.table.runtime.runner import shares
 from keymark.table.timeline.instant_name import format_instant
 
+_HASHED_MIN = 10_000
+"""Of fewer keys the shards are asked at once: the footers of all runs would be read for them."""
 _RANGE_KEYS_MIN = 10_000
 """Fewer keys take no longer than to open a shard once more."""
 
@@ -71,8 +74,18 @@ class RecordIndex(LookupIndex):
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
     ) -> pa.Table:
-        """Locate keys by their shards."""
+        """Locate keys by their shards; many of them only where hashes of keys allow that."""
         del partitions
+        rows = rows_that_may_be_there(keys, context) if len(keys) >= _HASHED_MIN else None
+        if rows is None:
+            return self._look_up(keys, context)
+        place = np.full(len(keys), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        found = self._look_up(keys.take(pa.array(rows)), context)
+        return found.take(pa.array(place, mask=place < 0))
+
+    def _look_up(self, keys: pa.Array, context: IndexContext) -> pa.Table:
+        """The same of all keys, by their shards."""
         if context.metadata is None or RECORD_INDEX not in context.config.metadata_partitions:
             building = RECORD_INDEX in context.config.building
             command = f"keymark table index {'run' if building else 'build'}"

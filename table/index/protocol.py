@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, runtime_che
 
 import pyarrow as pa
 
-from keymark.indexes.installed import GROUP, specs
+from keymark.indexes.installed import GROUP, of_key_runs, specs
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
@@ -193,6 +193,16 @@ def usable_index(name: str, config: TableConfig, options: Options) -> Index:
     if partition is None or partition in config.metadata_partitions:
         return load_index(name)
     return load_index(options.optional(INDEX_FALLBACK) or name)
+
+
+def tagging_index(name: str, config: TableConfig, options: Options) -> Index:
+    """The index that a write asks: the one that stands beside the table's own, if it has both.
+
+    It finds candidates in a part of the time, and merging proves them.
+    """
+    if spec_of(name).metadata_partition in config.metadata_partitions and config.key_runs:
+        return load_index(of_key_runs(config.key_runs).name)
+    return usable_index(name, config, options)
 
 
 def spec_of(name: str) -> IndexSpec:

@@ -11,6 +11,7 @@ from functools import partial
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
+from keymark.table.index.protocol import spec_of
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.replaced import settle_replaced
@@ -18,6 +19,7 @@ from keymark.table.metadata.reshard_plan import RESHARD, refuse_while_resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.properties.options import (
+    RECORD_HASHES,
     RECORD_INDEX_PREFIX,
     RESHARD_AUTOMATIC,
     SECONDARY_COLUMNS,
@@ -114,6 +116,9 @@ class TableServices:
                 self.indexer(lease).build(partition, lease)
             else:
                 drop_remains(storage, partition)
+        beside = spec_of(self.index).metadata_partition in load_config(storage).metadata_partitions
+        if self.options.flag(RECORD_HASHES) and beside and not config.key_runs:
+            self.value_indexes(lease).build_beside()
         columns = column_names(self.options.optional(SECONDARY_COLUMNS))
         for column in columns:
             if column not in config.secondary_columns:

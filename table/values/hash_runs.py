@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,9 @@ from keymark.table.format.compact.writer import (
     write_file,
 )
 from keymark.table.layout.naming import HASH_RUNS
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.records import location_codes
+from keymark.table.state.table_state import TableState
 from keymark.table.storage.spool import Spool
 from keymark.table.storage.storage import FileStatus, Storage
 from keymark.table.values.indexed import Indexed
@@ -75,19 +78,41 @@ def _load(storage: Storage, status: FileStatus) -> FilesOfRun:
 
 
 def put_hash_run(
-    storage: Storage, files: Sequence[CoveredFile], keys: Iterable[tuple[int, pa.Array]]
+    storage: Storage,
+    files: Sequence[CoveredFile],
+    keys: Iterable[tuple[pa.Array, npt.NDArray[np.int32]]],
 ) -> FilesOfRun:
     """Put a run.
 
     Args:
         storage: of the table.
         files: the base files that it tells of.
-        keys: places of files and keys of theirs.
+        keys: keys of theirs, and for each the place of its file.
     """
     writer = CompactWriter([_name(file) for file in files])
-    for place, some in keys:
-        writer.add(some, np.full(len(some), place, np.int32))
+    for some, places in keys:
+        writer.add(some, places)
     return _put(storage, files, writer.finish)
+
+
+def indexed_keys(state: TableState) -> Iterator[tuple[pa.Array, npt.NDArray[np.int32]]]:
+    """The keys of a table's record index, and for each the place of its base file in the snapshot.
+
+    Raises:
+        CorruptFileError: the index is damaged, or names a file group that is not there.
+    """
+    assert state.metadata is not None
+    files = state.snapshot.files
+    known = {(file.partition_path, file.file_id): place for place, file in enumerate(files)}
+    for shard in state.metadata.shards(RECORD_INDEX):
+        name = shard.slice.file_id
+        for keys, values in shard.batches():
+            codes, found = location_codes(values, name)
+            named = zip(*(found[c].to_pylist() for c in ("partition_path", "file_id")), strict=True)
+            places = np.array([known.get(location, -1) for location in named], np.int32)
+            if (places < 0).any():
+                raise CorruptFileError(name, 0, "it names a file group that is not there")
+            yield keys, places[codes]
 
 
 def merge_hash_runs(

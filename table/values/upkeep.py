@@ -16,16 +16,19 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.indexes.spec import KeyRuns
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.compact.writer import Words, hashes_of
+from keymark.table.index.stale_index import stale_since
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import listed_files
+from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import load_config, save_config
-from keymark.table.properties.options import SECONDARY_COLUMNS
+from keymark.table.properties.options import RECORD_HASHES, SECONDARY_COLUMNS
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.state.table_state import TableState, table_schema
 from keymark.table.storage.lease import Lease
@@ -35,6 +38,7 @@ from keymark.table.values.cover import Chains
 from keymark.table.values.hash_runs import (
     HashSearch,
     find_hashes,
+    indexed_keys,
     load_hash_runs,
     put_hash_run,
     runs_of,
@@ -102,19 +106,45 @@ class ValueIndexes:
             self._put_anew(state, indexed_column(state, column))
         columns = state.config.secondary_columns
         if column not in columns:
-            self._declare((*columns, column))
+            self._declare(SECONDARY_COLUMNS, ",".join((*columns, column)))
 
     def build_keys(self, runs: KeyRuns) -> None:
         """Build the index of the record keys, anew if there is one.
+
+        Hashes are made of the record index, where the table has one: that reads no base file.
 
         Args:
             runs: what its runs hold.
 
         Raises:
-            CorruptFileError: a base file is damaged.
+            CorruptFileError: a base file, or the record index, is damaged.
         """
         state = TableState.load(self.lease.storage)
-        self._put_anew(state, record_keys(state.config, runs))
+        indexed = record_keys(state.config, runs)
+        entered = RECORD_INDEX in state.config.metadata_partitions and stale_since(state) is None
+        if not (indexed.hashed and entered and state.snapshot.files):
+            self._put_anew(state, indexed)
+            return
+        old = [status.path for status in state.storage.list(indexed.folder)]
+        files = state.snapshot.files
+        covered = [CoveredFile(file.partition_path, file.name) for file in files]
+        run = put_hash_run(state.storage, covered, indexed_keys(state))
+        self._delete(old)
+        self._tidy(state, indexed, [run], [])
+
+    def build_beside(self) -> None:
+        """Build hashes of the record keys beside the table's record index, and keep them from now.
+
+        Raises:
+            CorruptFileError: the record index is damaged.
+        """
+        self.build_keys("hashes")
+        self._declare(RECORD_HASHES, "true")
+
+    def drop_beside(self) -> None:
+        """Give up what stands beside the table's record index, and delete it."""
+        self._declare(RECORD_HASHES, "")
+        self.drop_keys("hashes")
 
     def drop(self, column: str) -> None:
         """Give the secondary index of a column up and delete its files.
@@ -126,7 +156,7 @@ class ValueIndexes:
         if column not in columns:
             known = ", ".join(columns) or "none"
             raise InputError(f"no secondary index on {column!r}; there are indexes on: {known}")
-        self._declare(tuple(name for name in columns if name != column))
+        self._declare(SECONDARY_COLUMNS, ",".join(name for name in columns if name != column))
         self.lease.storage.delete_tree(folder_of(column))
 
     def drop_keys(self, runs: KeyRuns) -> None:
@@ -322,13 +352,12 @@ class ValueIndexes:
         steps = ProgressRunner(self.runner, self.progress, "runs")
         return steps.run(cover_files, tasks, weights=weights)
 
-    def _declare(self, columns: Sequence[str]) -> None:
-        """Say in hoodie.properties which columns have an index."""
+    def _declare(self, entry: str, text: str) -> None:
+        """Say in hoodie.properties which indexes there are; "" for none."""
         storage = self.lease.storage
-        properties = dict(load_config(storage).properties)
-        properties.pop(SECONDARY_COLUMNS, None)
-        if columns:
-            properties[SECONDARY_COLUMNS] = ",".join(columns)
+        properties = {**load_config(storage).properties, entry: text}
+        if not text:
+            del properties[entry]
         with self.lease.fenced():
             save_config(storage, properties)
 
@@ -376,7 +405,10 @@ def put_values(
         changes: for each of them the values that came and those that are gone.
     """
     if indexed.hashed:
-        return put_hash_run(storage, files, enumerate(came for came, _ in changes))
+        keys = (
+            (came, np.full(len(came), place, np.int32)) for place, (came, _) in enumerate(changes)
+        )
+        return put_hash_run(storage, files, keys)
     return put_run(storage, indexed, files, entries_of(changes, indexed.kind))
 
 

@@ -43,7 +43,7 @@ from keymark.table.index.external import (
     warn_pending,
     withdraw_entries,
 )
-from keymark.table.index.protocol import Index, IndexContext, load_index, usable_index
+from keymark.table.index.protocol import Index, IndexContext, load_index, tagging_index
 from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile, CommitResult, WriteStat
@@ -360,7 +360,7 @@ def _transaction(
         instant=instant,
         action="commit",
         writer=writer,
-        index=usable_index(writer.index, config, options),
+        index=tagging_index(writer.index, config, options),
         operation=operation,
         target=target,
         avro_schema=avro,

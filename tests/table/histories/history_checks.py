@@ -22,7 +22,6 @@ from history_model import (
     COLUMN_STATS,
     FILES,
     HARD_KEYS,
-    LOCAL,
     RECORD_INDEX,
     RESHARD,
     HistoryModel,
@@ -54,12 +53,6 @@ _PARSED = fastavro.parse_schema(json.loads(SCHEMA))
 _INSTANT = re.compile(r"^(\d+)\.([a-z]+)(?:\.(requested|inflight))?$")
 _BASE = re.compile(r"_(\d+)\.parquet$")
 _FIRST_LOG = re.compile(r"\.log\.1_0-0-0$")
-OWN_FOLDERS = {
-    ".hoodie/.keymark/lease": "",
-    ".hoodie/.keymark/hashes": "compact",
-    ".hoodie/.keymark/keys": LOCAL,
-}
-"""Folders of Keymark's own, and the index that has them; "" for any."""
 _COMPLETED_AS = {"compaction": "commit", "inflight": "commit"}
 
 
@@ -359,8 +352,8 @@ class Checker:
                 known |= self._is_over(folder, name, model)
             elif folder in (".hoodie/archived", f"{META}/.hoodie/archived"):
                 known = name.startswith(".commits_.archive.")
-            elif folder in OWN_FOLDERS:
-                known = OWN_FOLDERS[folder] in ("", model.shape.index)
+            elif folder in model.shape.folders:
+                known = True
             elif folder.startswith(".hoodie/.keymark/secondary/"):
                 column = folder.rpartition("/")[2]
                 known = column in model.secondary or f"secondary({column})" in model.dead_builds

@@ -48,7 +48,7 @@ class HistoryShape(Shape):
     """A table with services and limits that are reached soon.
 
     `versions` > 0 cleans by file versions instead of commits; `keep` are the commits between which
-    the timeline is archived, none for Hudi's.
+    the timeline is archived, none for Hudi's; with `hashes` a record index has some beside it.
     """
 
     block: str = "1048576"
@@ -57,6 +57,7 @@ class HistoryShape(Shape):
     versions: int = 0
     keep: tuple[int, int] | None = None
     stat_columns: str = ""
+    hashes: bool = False
 
     @property
     def options(self) -> dict[str, str]:
@@ -79,9 +80,17 @@ class HistoryShape(Shape):
             given["hoodie.cleaner.fileversions.retained"] = str(self.versions)
         if self.keep:
             given |= dict(zip(KEEP, map(str, self.keep), strict=True))
+        if self.hashes:
+            given["keymark.record.index.hashes"] = "true"
         if self.stat_columns:
             given["hoodie.metadata.index.column.stats.column.list"] = self.stat_columns
         return given
+
+    @property
+    def folders(self) -> set[str]:
+        """Folders of Keymark's own, but for those of builds and of secondary indexes."""
+        runs = {LOCAL: "keys", "compact": "hashes", "record": "hashes" if self.hashes else "lease"}
+        return {f".hoodie/.keymark/{name}" for name in ("lease", runs.get(self.index, "lease"))}
 
     def placed(self, row: dict[str, Any]) -> dict[str, Any]:
         """The row in the partition of its key, if the index looks for keys in one partition only.
@@ -116,6 +125,7 @@ def draw_shape(rng: random.Random) -> HistoryShape:
         versions=rng.choice([0, 0, 0, 1, 2]),
         keep=keep,
         stat_columns=rng.choice(["", "", "ts,v"]),
+        hashes=rng.random() < 0.4,
     )
 
 
