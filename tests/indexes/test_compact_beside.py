@@ -1,4 +1,4 @@
-"""Hashes of keys beside a record index: writes ask them, lookups of absent keys, and nobody else."""
+"""Hashes of keys beside a record index: writes ask them, and lookups of many keys."""
 
 from __future__ import annotations
 
