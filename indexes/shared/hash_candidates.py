@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from keymark.indexes.installed import of_key_runs
 from keymark.indexes.shared.damage import warn_of_damage
+from keymark.indexes.shared.key_proof import KeyCandidates
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.compact.kernels import PAGE
 from keymark.table.format.compact.writer import hashes_of
@@ -26,7 +27,6 @@ from keymark.table.values.runs import ask_again
 _HASHES_PER_TASK = 1 << 16
 
 _Numbers = npt.NDArray[np.int64]
-_NOTHING: _Numbers = np.empty(0, np.int64)
 
 
 def candidates(keys: pa.Array, context: IndexContext) -> tuple[_Numbers, _Numbers, _Numbers] | None:
@@ -49,13 +49,14 @@ def rows_that_may_be_there(keys: pa.Array, context: IndexContext) -> _Numbers | 
         None where the table keeps no runs of hashes, or they do not cover every file.
     """
     found = candidates(keys, context) if context.config.key_runs == "hashes" else None
-    if found is None or len(found[2]):
+    if found is None or len(found[1]):
         return None
-    return np.unique(found[0])
+    rows: _Numbers = np.unique(found[0].rows)
+    return rows
 
 
-def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """Row of the key and number of the file of each candidate; the files that no run covers.
+def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[KeyCandidates, _Numbers]:
+    """The same.
 
     Raises:
         CorruptFileError: a run is damaged.
@@ -83,10 +84,11 @@ def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[_Numbers, _Numbers
     ]
     answers = context.runner.run(find_hashes, works, weights=weights)
     context.stats.shards_read += len({number for number, _ in searches})
-    pairs = [_NOTHING]
+    pairs, stretches = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for (number, start), answer in zip(searches, answers, strict=True):
         rows, places = order[start + answer.rows], cover.group[number][answer.groups]
         # Of a file that is not current the run says nothing that counts.
         pairs.append((rows * len(files) + places)[places >= 0])
-    found = np.unique(np.concatenate(pairs))
-    return found // len(files), found % len(files), np.flatnonzero(cover.uncovered)
+        stretches.append(answer.stretches[places >= 0])
+    joined = np.concatenate(pairs), np.concatenate(stretches)
+    return KeyCandidates.of_pairs(*joined, len(files)), np.flatnonzero(cover.uncovered)

@@ -37,8 +37,9 @@ LOCATION_SCHEMA = pa.schema(
 class LookupStats:
     """What a lookup touched; indexes add to it.
 
-    `candidates` are the pairs of key and file that a bloom index checks against filters,
-    `false_positives` those that a filter let pass for nothing. `ranges_from_...` and
+    `candidates` are the pairs of key and file that a bloom index checks against filters, or that
+    hashes allow, `false_positives` those that passed for nothing, `proven` those of which the file
+    holds the key; for these `pages_read` pages of keys were read. `ranges_from_...` and
     `filters_from_...` count the files whose key range or filter it took from there. `others` are
     what an index counts besides, by name.
     """
@@ -48,6 +49,8 @@ class LookupStats:
     files_read: int = 0
     candidates: int = 0
     false_positives: int = 0
+    proven: int = 0
+    pages_read: int = 0
     ranges_from_footers: int = 0
     ranges_from_metadata: int = 0
     filters_from_footers: int = 0

@@ -13,12 +13,10 @@ chain that has grown long all the same begins anew, and so does an index of many
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keymark.indexes.spec import KeyRuns
 from keymark.table.errors import CorruptFileError, InputError
@@ -32,7 +30,6 @@ from keymark.table.properties.options import RECORD_HASHES, SECONDARY_COLUMNS
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.state.table_state import TableState, table_schema
 from keymark.table.storage.lease import Lease
-from keymark.table.storage.storage import Storage
 from keymark.table.values.changes import ValueChange
 from keymark.table.values.cover import Chains
 from keymark.table.values.hash_runs import (
@@ -45,36 +42,23 @@ from keymark.table.values.hash_runs import (
 )
 from keymark.table.values.indexed import Indexed, folder_of, indexed_column, record_keys
 from keymark.table.values.merges import Merge, due_merges, merge_of, merge_runs
-from keymark.table.values.runs import CoveredFile, FilesOfRun, entries_of, put_run
+from keymark.table.values.run_tasks import (
+    ROW_BYTES,
+    ROWS_PER_RUN,
+    FileChange,
+    cover_files,
+    covered,
+    put_values,
+    tasks_of,
+)
+from keymark.table.values.runs import CoveredFile, FilesOfRun
 
-# Rows of base files that one task holds the values of.
-_ROWS_PER_RUN = 1 << 22
-# The same where it holds hashes.
-_HASHES_PER_RUN = 1 << 24
-_ROW_BYTES = 100
 # Links of a chain, which merges shorten.
 _CHAIN_MAX = 64
 # Runs beside those that an index built anew would have.
 _RUNS_MAX = 32
 # Damaged runs that are replaced one by one; an index with more of them is built anew.
 _DAMAGED_MAX = 8
-
-
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """A base file to be covered, and the covered slice before it; None for all its values."""
-
-    file: BaseFile
-    before: BaseFile | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunTask:
-    """The base files of a run that is to be put."""
-
-    storage: Storage
-    indexed: Indexed
-    changes: tuple[FileChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +111,8 @@ class ValueIndexes:
             return
         old = [status.path for status in state.storage.list(indexed.folder)]
         files = state.snapshot.files
-        covered = [CoveredFile(file.partition_path, file.name) for file in files]
-        run = put_hash_run(state.storage, covered, indexed_keys(state))
+        named = [CoveredFile(file.partition_path, file.name) for file in files]
+        run = put_hash_run(state.storage, named, indexed_keys(state))
         self._delete(old)
         self._tidy(state, indexed, [run], [])
 
@@ -299,8 +283,8 @@ class ValueIndexes:
                 unknown.append(file)
         new: list[FilesOfRun] = []
         if told:
-            values = ((change.came, change.gone) for change in told)
-            new.append(put_values(state.storage, indexed, _covered(told), values))
+            values = ((change.came, change.gone, change.rows) for change in told)
+            new.append(put_values(state.storage, indexed, covered(told), values))
         if unknown:
             new += self._put(state, indexed, _changes(state, unknown, chains))
         return new
@@ -347,7 +331,7 @@ class ValueIndexes:
         self, state: TableState, indexed: Indexed, changes: Sequence[FileChange]
     ) -> list[FilesOfRun]:
         """Put runs of base files that are read."""
-        tasks = _tasks_of(state, indexed, changes)
+        tasks = tasks_of(state, indexed, changes)
         weights = [sum(change.file.size for change in task.changes) for task in tasks]
         steps = ProgressRunner(self.runner, self.progress, "runs")
         return steps.run(cover_files, tasks, weights=weights)
@@ -382,56 +366,6 @@ def _continues(change: ValueChange, chains: Chains) -> bool:
     return 0 < len(links) < _CHAIN_MAX
 
 
-def _covered(changes: Sequence[FileChange | ValueChange]) -> list[CoveredFile]:
-    """The base files of a run."""
-    return [
-        CoveredFile(c.file.partition_path, c.file.name, c.before.name if c.before else "")
-        for c in changes
-    ]
-
-
-def put_values(
-    storage: Storage,
-    indexed: Indexed,
-    files: Sequence[CoveredFile],
-    changes: Iterable[tuple[pa.Array, pa.Array]],
-) -> FilesOfRun:
-    """Put a run.
-
-    Args:
-        storage: of the table.
-        indexed: what is indexed.
-        files: the base files that it tells of, ordered by partition path.
-        changes: for each of them the values that came and those that are gone.
-    """
-    if indexed.hashed:
-        keys = (
-            (came, np.full(len(came), place, np.int32)) for place, (came, _) in enumerate(changes)
-        )
-        return put_hash_run(storage, files, keys)
-    return put_run(storage, indexed, files, entries_of(changes, indexed.kind))
-
-
-def cover_files(task: RunTask) -> FilesOfRun:
-    """Put the run of some base files; a task for a runner.
-
-    Raises:
-        CorruptFileError: a base file is damaged or gone.
-    """
-    changes = (_values_of(task, change) for change in task.changes)
-    return put_values(task.storage, task.indexed, _covered(task.changes), changes)
-
-
-def _values_of(task: RunTask, change: FileChange) -> tuple[pa.Array, pa.Array]:
-    """The values that came to a file since the slice before it, and those that went."""
-    values = task.indexed.distinct(task.storage, change.file)
-    if change.before is None:
-        return values, values.slice(0, 0)
-    old = task.indexed.distinct(task.storage, change.before)
-    came = values.filter(pc.invert(pc.is_in(values, value_set=old)))
-    return came, old.filter(pc.invert(pc.is_in(old, value_set=values)))
-
-
 def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -> list[FileChange]:
     """Files that are not covered, each with the newest covered slice before it.
 
@@ -455,28 +389,10 @@ def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -
     return found
 
 
-def _tasks_of(state: TableState, indexed: Indexed, changes: Sequence[FileChange]) -> list[RunTask]:
-    """Neighbouring files, a run's worth of rows each."""
-    row_bytes = state.average_record_bytes() or _ROW_BYTES
-    most = _HASHES_PER_RUN if indexed.hashed else _ROWS_PER_RUN
-    tasks: list[RunTask] = []
-    part: list[FileChange] = []
-    rows = 0.0
-    for change in changes:
-        part.append(change)
-        rows += change.file.size / row_bytes
-        if rows >= most:
-            tasks.append(RunTask(state.storage, indexed, tuple(part)))
-            part, rows = [], 0.0
-    if part:
-        tasks.append(RunTask(state.storage, indexed, tuple(part)))
-    return tasks
-
-
 def _runs_anew(state: TableState) -> int:
     """About how many runs an index built anew has."""
-    row_bytes = state.average_record_bytes() or _ROW_BYTES
-    return 1 + int(sum(file.size for file in state.snapshot.files) / row_bytes / _ROWS_PER_RUN)
+    row_bytes = state.average_record_bytes() or ROW_BYTES
+    return 1 + int(sum(file.size for file in state.snapshot.files) / row_bytes / ROWS_PER_RUN)
 
 
 def _useless(state: TableState, runs: Sequence[FilesOfRun]) -> list[str]:
