@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import compact_at_size
 import reshard_beside
 
 
@@ -22,3 +23,20 @@ def test_a_resharding_beside_a_bootstrap(tmp_path, capsys, monkeypatch):
     assert second["turns"]["0"] == first["turns"]["0"]
     assert set(second["turns"]["1"]) == {"reshard", "bootstrap"}
     assert "times the re-sharding" in capsys.readouterr().out
+
+
+def test_candidates_and_proven_answers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(compact_at_size, "FILE_ROWS", 30)
+    words = ["--out", str(tmp_path), "--rows", "3000"]
+    compact_at_size.main([*words, "--turns", "1"])
+    first = json.loads((tmp_path / "compact.json").read_text())
+    assert first["files"] == 3 * compact_at_size.PARTITIONS
+    assert len(first["asked"]) == 4, "1 and 100 keys, present and absent"
+    asked = first["asked"]["100 present 0"]
+    assert asked["candidates"] == asked["proven"] == asked["keys"]
+    assert asked["pages_read"] == asked["files_read"] > 0
+    compact_at_size.main([*words, "--turns", "2"])
+    second = json.loads((tmp_path / "compact.json").read_text())
+    assert second["asked"]["1 absent 0"] == first["asked"]["1 absent 0"]
+    assert len(second["asked"]) == 8
+    assert "100 present" in capsys.readouterr().out
