@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import compact_at_size
+import key_stores
 import reshard_beside
 
 
@@ -40,3 +42,19 @@ def test_candidates_and_proven_answers(tmp_path, capsys, monkeypatch):
     assert second["asked"]["1 absent 0"] == first["asked"]["1 absent 0"]
     assert len(second["asked"]) == 8
     assert "100 present" in capsys.readouterr().out
+
+
+def test_stores_of_keys(tmp_path, monkeypatch):
+    words = ["--out", str(tmp_path), "--keys", "500000", "--stores", "compact,record", "--remove"]
+    key_stores.main([*words, "--turns", "1"])
+    told = tmp_path / "key_stores-500000.json"
+    first = json.loads(told.read_text())
+    assert [*first["stores"]] == ["compact", "record"]
+    assert all(store["peak_bytes"] and store["build_s"] for store in first["stores"].values())
+    assert {part["false"] for part in first["stores"]["record"]["asked"].values()} == {0}
+    assert first["beats"]
+    assert "500,000 keys" in told.with_suffix(".svg").read_text()
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    monkeypatch.setattr(subprocess, "run", None)
+    key_stores.main([*words, "--turns", "1"])
+    assert json.loads(told.read_text())["stores"] == first["stores"]
