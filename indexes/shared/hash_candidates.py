@@ -29,8 +29,8 @@ _HASHES_PER_TASK = 1 << 16
 _Numbers = npt.NDArray[np.int64]
 
 
-def candidates(keys: pa.Array, context: IndexContext) -> tuple[_Numbers, _Numbers, _Numbers] | None:
-    """Row of the key and number of the file of each candidate; the files that no run covers.
+def candidates(keys: pa.Array, context: IndexContext) -> tuple[KeyCandidates, _Numbers] | None:
+    """The base files that may hold keys, and the numbers of those that no run covers.
 
     Returns:
         None where the runs are damaged, which is told once, or were replaced at each look.
@@ -56,7 +56,7 @@ def rows_that_may_be_there(keys: pa.Array, context: IndexContext) -> _Numbers | 
 
 
 def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[KeyCandidates, _Numbers]:
-    """The same.
+    """The answer of `candidates`.
 
     Raises:
         CorruptFileError: a run is damaged.
