@@ -197,23 +197,6 @@ def test_given_up(tmp_path):
         table.abort_reshard()
 
 
-def test_given_up_while_it_runs(tmp_path, monkeypatch):
-    """What it has put since then goes, and nobody is left with half of a file group."""
-    table = filled(tmp_path / "t")
-    before, real = stored(tmp_path), reshard.Resharder._split
-
-    def give_up_and_split(*args):
-        Table.open(str(tmp_path / "t")).abort_reshard()
-        return real(*args)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(reshard.Resharder, "_split", give_up_and_split)
-        with pytest.raises(InputError, match="another process gave this re-sharding up"):
-            table.reshard_index(8)
-    assert stored(tmp_path) == before
-    assert_exact(Table.open(str(tmp_path / "t")))
-
-
 def test_a_compaction_of_another_program_starts_it_anew(tmp_path, monkeypatch):
     table = filled(tmp_path / "t")
     begin_reshard(table, 4)

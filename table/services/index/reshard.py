@@ -49,6 +49,7 @@ from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.metadata.replaced import settle_replaced
 from keymark.table.metadata.reshard_plan import (
+    PLAN,
     RESHARD,
     ReshardPlan,
     load_plan,
@@ -135,6 +136,7 @@ class Resharder:
                 another number is under way, another process gave this up, or Apache Hudi compacts
                 the metadata table again and again.
             UnsupportedTableError: Apache Hudi has begun something and not ended it.
+            LockHeldError: another process of this machine is at it.
             CorruptFileError: the index is damaged.
         """
         for _ in range(_ATTEMPTS):
@@ -143,8 +145,9 @@ class Resharder:
                 return Resharded(before=plan, after=plan, instant=None)
             target = self._target(plan)
             try:
-                switched = self._switch(plan, target, self._split(plan, target))
-            except CorruptFileError:
+                with self.storage.hold(PLAN):
+                    switched = self._switch(plan, target, self._split(plan, target))
+            except (CorruptFileError, FileNotFoundError):
                 # To readers, files of a plan that is gone are damage.
                 self._refuse_given_up(plan)
                 raise
@@ -186,7 +189,7 @@ class Resharder:
                 before=len(shards),
                 after=groups,
                 instant=free_instant(state),
-                slices={s.slice.file_id: s.slice.base_instant_time for s in shards},
+                slices=_slices(shards),
                 read={s.slice.file_id: _instants(s) for s in shards},
                 by_service=self.by_service,
             )
@@ -262,7 +265,10 @@ class Resharder:
         self, plan: ReshardPlan, target: BuildTarget, done: Sequence[SplitDone]
     ) -> Resharded | None:
         """Catch up, and make the new file groups count; None where the plan no longer holds."""
-        _delete_logs(self.storage, plan)
+        with self.hold() as lease:
+            if resharding(lease.storage) != plan:
+                return None
+            _delete_logs(lease.storage, plan)
         caught = _CaughtUp(
             read={name: set(times) for name, times in plan.read.items()},
             stats=[],
@@ -270,7 +276,7 @@ class Resharder:
         )
         for _ in range(_ROUNDS):
             shards = _shards(TableState.load(self.storage))
-            if not self._catch_up(plan, target, caught, shards):
+            if _slices(shards) != plan.slices or not self._catch_up(plan, target, caught, shards):
                 break
         with self.hold() as lease:
             state = TableState.load(lease.storage)
@@ -416,8 +422,7 @@ def _still_holds(storage: Storage, plan: ReshardPlan, shards: Sequence[Shard]) -
     Nor may a commit with an instant before the plan's have been completed since: archiving, which
     goes by the instant of the switch, could pass it while its blocks are still read.
     """
-    present = {shard.slice.file_id: shard.slice.base_instant_time for shard in shards}
-    if present != dict(plan.slices):
+    if _slices(shards) != plan.slices:
         return False
     unread = (set(_instants(shard)) - set(plan.read[shard.slice.file_id]) for shard in shards)
     if any(time < plan.instant for times in unread for time in times):
@@ -425,6 +430,11 @@ def _still_holds(storage: Storage, plan: ReshardPlan, shards: Sequence[Shard]) -
     done = (_load_done(storage, n) for n in range(math.gcd(plan.before, plan.after)))
     stats = [stat for each in done if each is not None for stat in each.stats]
     return all(storage.exists(f"{METADATA}/{stat.path}") for stat in stats)
+
+
+def _slices(shards: Sequence[Shard]) -> dict[str, str]:
+    """Base instant of each file group, by file id."""
+    return {shard.slice.file_id: shard.slice.base_instant_time for shard in shards}
 
 
 def _instants(shard: Shard) -> tuple[str, ...]:
