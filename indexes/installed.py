@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
-from keymark.indexes.spec import UNKNOWN, IndexSpec, spec_from
+from keymark.indexes.spec import UNKNOWN, IndexSpec, KeyRuns, spec_from
 
 GROUP = "keymark.indexes"
 SPEC_GROUP = "keymark.index_specs"
@@ -91,6 +91,18 @@ def of_partition(partition: str) -> IndexSpec:
         if spec.metadata_partition == partition:
             return spec
     raise LookupError(f"no index looks keys up in {partition}")
+
+
+def of_key_runs(runs: KeyRuns) -> IndexSpec:
+    """The index that looks keys up in runs which hold that.
+
+    Raises:
+        LookupError: there is none here.
+    """
+    for spec in specs().values():
+        if runs and spec.key_runs == runs:
+            return spec
+    raise LookupError(f"no index looks keys up in runs of {runs or 'nothing'}")
 
 
 def color_of(name: str) -> str:

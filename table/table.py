@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from keymark.indexes.installed import default_index
+from keymark.indexes.installed import default_index, specs
 from keymark.table.errors import InvalidOptionError
 from keymark.table.handle import TableHandle
 from keymark.table.index.build.rows import RowSource
@@ -295,7 +295,8 @@ class Table(TableHandle):
         """Build a metadata partition while nobody writes; False if the table has it.
 
         The name of an index that keeps its entries outside the table, or in runs of the record
-        keys, has these made anew.
+        keys, has these made anew. That of one whose runs can stand beside the record index has
+        them made from it, and kept from then on.
 
         Args:
             partition: its name; None for that of the table's index, the record index if none is.
@@ -307,6 +308,10 @@ class Table(TableHandle):
         if runs and partition == self.choice.name:
             with self._held(progress) as (services, lease):
                 services.value_indexes(lease).build_keys(runs)
+            return True
+        if self._stands_beside(partition):
+            with self._held(progress) as (services, lease):
+                services.value_indexes(lease).build_beside()
             return True
         if partition == self.choice.name and (
             entries := external_entries(partition, self.options(), self._runner())
@@ -353,7 +358,7 @@ class Table(TableHandle):
 
     def indexes(self) -> list[PartitionInfo]:
         """The partitions of the metadata table, in use, being built, or absent, and the rest."""
-        return describe_partitions(self.storage, self.choice.name)
+        return describe_partitions(self.storage)
 
     def abort_index(self, partition: str = RECORD_INDEX) -> None:
         """Give up a scheduled partition."""
@@ -369,6 +374,10 @@ class Table(TableHandle):
         own = spec_of(self.choice.name)
         if own.key_runs and partition == own.name:
             self.use_index(index_name(own.named_to_hudi))
+            return
+        if self._stands_beside(partition) and self.config.key_runs:
+            with self._held() as (services, lease):
+                services.value_indexes(lease).drop_beside()
             return
         with self._held() as (services, lease):
             services.indexer(lease).drop(partition)
@@ -429,6 +438,12 @@ class Table(TableHandle):
         """Take the present values of hoodie.properties as the table's own; what is new in them."""
         with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
             return accept_properties(lease.storage, dry_run=dry_run)
+
+    def _stands_beside(self, name: str) -> bool:
+        """Whether that index can stand beside the table's record index, to be asked by writes."""
+        beside, own = specs().get(name), spec_of(self.choice.name).metadata_partition
+        has_own = own is not None and own in self.config.metadata_partitions
+        return has_own and beside is not None and beside.key_runs == "hashes"
 
     def _rows(self, rows: Rows) -> DataFrame | pa.Table:
         if is_frame(rows):

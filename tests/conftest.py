@@ -44,6 +44,7 @@ LONG = (
     "tests/harness/test_without_spark.py::test_a_run_measures_it",
     "tests/indexes/test_conformance.py::test_history_of_joins",
     "tests/indexes/test_conformance_large.py::test_history_of_spark_frames",
+    "tests/indexes/test_compact_beside.py::test_every_fault_leaves_answers_right",
     "tests/indexes/test_compact_runs.py::test_every_fault_leaves_answers_right",
     "tests/indexes/test_hbase_faults.py",
     "tests/indexes/test_hbase_for_real.py",

@@ -41,12 +41,12 @@ from keymark.indexes.bloom.key_ranges import (
 from keymark.indexes.bloom.metadata import filter_by_metadata, ranges_in_metadata
 from keymark.indexes.bloom.spec import SPEC
 from keymark.indexes.shared.cost import KEY_WEIGHT
+from keymark.indexes.shared.key_proof import KeyCandidates, prove
 from keymark.indexes.shared.key_scan import (
     ABSENT,
     file_weight,
     locations,
     positions_in,
-    prove,
     stored_keys,
 )
 from keymark.indexes.shared.lookup_index import LookupIndex
@@ -226,7 +226,8 @@ def _check_keys(
     counts = [len(places) for _, places in passed]
     rows = [candidate.asked.rows[places] for candidate, places in passed]
     numbers = np.repeat(np.array([each.number for each, _ in passed], np.int64), counts)
-    held = prove(keys, np.concatenate(rows), numbers, context)
+    asked = KeyCandidates.anywhere(np.concatenate(rows), numbers)
+    held = prove(keys, asked, context).held
     parts = np.split(held, np.cumsum(counts)[:-1])
     return [
         (candidate, places[part]) for (candidate, places), part in zip(passed, parts, strict=True)

@@ -2,7 +2,7 @@
 
     runs         hash of a key -> base files that may hold it (table/values/hash_runs)
     candidates   pairs of key and file; of an absent key hardly ever one
-    proof        the key column of the candidates' files
+    proof        the keys that are stored in the candidates' files, first where they likely are
     the rest     base files that no run covers, as after a write of Hudi's: their keys are read
 
 A write that merges a file group finds out by itself whether the key is there. So tagging proves
@@ -12,7 +12,6 @@ would move a row. A lookup proves all of them.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -21,21 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.indexes.compact.spec import SPEC
-from keymark.indexes.shared.damage import warn_of_damage
-from keymark.indexes.shared.key_scan import first_of_each, locations, prove, search_files
+from keymark.indexes.shared.hash_candidates import candidates
+from keymark.indexes.shared.key_proof import KeyCandidates, prove
+from keymark.indexes.shared.key_scan import (
+    ABSENT,
+    first_matches,
+    first_of_each,
+    locations,
+    search_files,
+)
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.shared.scope import Scope
 from keymark.indexes.spec import IndexSpec
-from keymark.table.errors import CorruptFileError
-from keymark.table.format.compact.kernels import PAGE
-from keymark.table.format.compact.writer import hashes_of
-from keymark.table.index.protocol import IndexContext
-from keymark.table.values.cover import Cover
-from keymark.table.values.hash_runs import HashSearch, find_hashes, load_hash_runs
-from keymark.table.values.runs import ask_again
-
-# Some ten milliseconds of a core.
-_HASHES_PER_TASK = 1 << 16
+from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 
 _Numbers = npt.NDArray[np.int64]
 _NOTHING: _Numbers = np.empty(0, np.int64)
@@ -54,10 +51,13 @@ class CompactIndex(LookupIndex):
     ) -> pa.Table:
         """Locate keys: candidates of runs that are proven, and keys of files without a run."""
         del partitions
-        rows, numbers, searched = _all_candidates(keys, context)
-        held = searched.copy()
-        held[~searched] = prove(keys, rows[~searched], numbers[~searched], context)
-        return locations(first_of_each(len(keys), rows[held], numbers[held]), context)
+        asked, _ = _all_candidates(keys, context)
+        proven = prove(keys, asked, context, timed=True)
+        rows, numbers = asked.rows[proven.held], asked.numbers[proven.held]
+        found = locations(first_of_each(len(keys), rows, numbers), context)
+        first = first_matches(len(keys), rows, numbers)
+        times = proven.times.take(pa.array(first, mask=first == ABSENT))
+        return pa.table([*found.columns[:-1], times], schema=LOCATION_SCHEMA)
 
     def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
         """Locate keys; an only candidate in the partition of its row is not proven.
@@ -65,76 +65,35 @@ class CompactIndex(LookupIndex):
         Neither is one of a row without a partition: it is a delete, which changes nothing where
         the key is not.
         """
-        rows, numbers, searched = _all_candidates(keys, context)
+        asked, searched = _all_candidates(keys, context)
+        rows, numbers = asked.rows, asked.numbers
         paths = pa.array([file.partition_path for file in context.snapshot.files], pa.string())
         stays = pc.equal(paths.take(pa.array(numbers)), partitions.take(pa.array(rows)))
         stays = pc.fill_null(stays, fill_value=True).to_numpy(zero_copy_only=False)
         alone = np.bincount(rows, minlength=len(keys))[rows] == 1
         held = searched | (alone & stays)
         left = ~held
-        held[left] = prove(keys, rows[left], numbers[left], context)
+        held[left] = prove(keys, asked.take(left), context).held
         return locations(first_of_each(len(keys), rows[held], numbers[held]), context)
 
 
 def _all_candidates(
     keys: pa.Array, context: IndexContext
-) -> tuple[_Numbers, _Numbers, npt.NDArray[np.bool_]]:
-    """Row of the key and number of the file of each candidate, and whether it is proven.
+) -> tuple[KeyCandidates, npt.NDArray[np.bool_]]:
+    """The base files that may hold keys, and whether the key was seen there.
 
-    Those are proven that were found in files without a run.
+    It was in files without a run, whose keys are read.
     """
     files = len(context.snapshot.files)
+    nothing = KeyCandidates.anywhere(_NOTHING, _NOTHING)
     if not len(keys) or not files:
-        return _NOTHING, _NOTHING, np.zeros(0, bool)
-    try:
-        found = ask_again(partial(_ask_runs, keys, context))
-    except CorruptFileError as error:
-        warn_of_damage(SPEC.name, error, context)
-        found = None
-    rows, numbers, uncovered = found or (_NOTHING, _NOTHING, np.arange(files))
-    context.stats.candidates += len(rows)
+        return nothing, np.zeros(0, bool)
+    known, uncovered = candidates(keys, context) or (nothing, np.arange(files))
+    context.stats.candidates += len(known)
     context.stats.files_read += len(uncovered)
     every = np.arange(len(keys))
-    stretches = np.split(uncovered, np.flatnonzero(np.diff(uncovered) > 1) + 1)
-    asked = [Scope(every, range(int(s[0]), int(s[-1]) + 1)) for s in stretches if len(s)]
-    more_rows, more_numbers = search_files(keys, asked, context)
-    searched = np.arange(len(rows) + len(more_rows)) >= len(rows)
-    return np.concatenate([rows, more_rows]), np.concatenate([numbers, more_numbers]), searched
-
-
-def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """Row of the key and number of the file of each candidate; the files that no run covers.
-
-    Raises:
-        CorruptFileError: a run is damaged.
-        FileNotFoundError: a writer deleted one meanwhile.
-    """
-    files = context.snapshot.files
-    runs = load_hash_runs(context.storage)
-    cover = Cover.of(files, runs)
-    hashes = hashes_of(keys)
-    order = np.argsort(hashes)
-    hashes = hashes[order]
-    searches = [
-        (number, start)
-        for number in range(len(runs))
-        if (cover.group[number] >= 0).any()
-        for start in range(0, len(hashes), _HASHES_PER_TASK)
-    ]
-    works = [
-        HashSearch(context.storage, runs[number].path, hashes[start : start + _HASHES_PER_TASK])
-        for number, start in searches
-    ]
-    weights = [
-        min(runs[number].size, PAGE * len(work.hashes))
-        for (number, _), work in zip(searches, works, strict=True)
-    ]
-    answers = context.runner.run(find_hashes, works, weights=weights)
-    context.stats.shards_read += len({number for number, _ in searches})
-    pairs = [_NOTHING]
-    for (number, start), answer in zip(searches, answers, strict=True):
-        rows, places = order[start + answer.rows], cover.group[number][answer.groups]
-        # Of a file that is not current the run says nothing that counts.
-        pairs.append((rows * len(files) + places)[places >= 0])
-    found = np.unique(np.concatenate(pairs))
-    return found // len(files), found % len(files), np.flatnonzero(cover.uncovered)
+    ranges = np.split(uncovered, np.flatnonzero(np.diff(uncovered) > 1) + 1)
+    scopes = [Scope(every, range(int(each[0]), int(each[-1]) + 1)) for each in ranges if len(each)]
+    seen = KeyCandidates.anywhere(*search_files(keys, scopes, context))
+    searched = np.arange(len(known) + len(seen)) >= len(known)
+    return known.plus(seen), searched

@@ -24,8 +24,10 @@ SPEC = IndexSpec(
     counters=(
         LookupCounter(name="shards_read", title="index runs read"),
         LookupCounter(name="candidates", title="pairs of key and file that the hashes allow"),
+        LookupCounter(name="proven", title="such pairs that the file holds"),
         LookupCounter(name="false_positives", title="such pairs that the file does not hold"),
         LookupCounter(name="files_read", title="base files read"),
+        LookupCounter(name="pages_read", title="pages of keys read in them"),
     ),
     named_to_hudi="GLOBAL_SIMPLE",
     # No calibration has measured it: `plan` leaves it out.

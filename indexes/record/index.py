@@ -8,8 +8,6 @@ RFC-8.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,23 +17,24 @@ import pyarrow as pa
 
 from keymark.indexes.record.cost import INFLATION, WORK_PER_KEY_BYTE
 from keymark.indexes.record.spec import SPEC
+from keymark.indexes.shared.hash_candidates import rows_that_may_be_there
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
 from keymark.indexes.workload import touched
-from keymark.table.errors import IndexUnavailableError, TableWarning
+from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.layout.model import FileSlice
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard, largest_shard, split_by_shard
+from keymark.table.metadata.reader import Shard, split_by_shard
 from keymark.table.metadata.records import location_codes
-from keymark.table.properties.options import INDEX_FALLBACK, RECORD_INDEX_PREFIX
+from keymark.table.properties.options import INDEX_FALLBACK
 from keymark.table.runtime.runner import shares
 from keymark.table.timeline.instant_name import format_instant
 
+_HASHED_MIN = 10_000
+"""Of fewer keys the shards are asked at once: the footers of all runs would be read for them."""
 _RANGE_BYTES_MIN = 4 << 20
 """Of blocks: fewer are decoded in the time that it takes to open a shard once more."""
-_WARNED: set[str] = set()
-"""Roots of tables whose large shards this process has told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +74,18 @@ class RecordIndex(LookupIndex):
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
     ) -> pa.Table:
-        """Locate keys by their shards."""
+        """Locate keys by their shards; many of them only where hashes of keys allow that."""
         del partitions
+        rows = rows_that_may_be_there(keys, context) if len(keys) >= _HASHED_MIN else None
+        if rows is None:
+            return self._look_up(keys, context)
+        place = np.full(len(keys), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        found = self._look_up(keys.take(pa.array(rows)), context)
+        return found.take(pa.array(place, mask=place < 0))
+
+    def _look_up(self, keys: pa.Array, context: IndexContext) -> pa.Table:
+        """The same of all keys, by their shards."""
         if context.metadata is None or RECORD_INDEX not in context.config.metadata_partitions:
             building = RECORD_INDEX in context.config.building
             command = f"keymark table index {'run' if building else 'build'}"
@@ -87,7 +96,6 @@ class RecordIndex(LookupIndex):
                 f"option {INDEX_FALLBACK}"
             )
         shards = context.metadata.shards(RECORD_INDEX, context.cache)
-        _warn_of_size(shards, context)
         rows = split_by_shard(keys, len(shards))
         asked = [number for number in range(len(shards)) if len(rows[number])]
         work = {n: _decoded(shards[n].slice, len(rows[n]), context) for n in asked}
@@ -136,21 +144,6 @@ def _cut(
     if pieces < 2:
         return [rows]
     return np.split(rows, shard.cuts(keys.take(pa.array(rows)), pieces))
-
-
-def _warn_of_size(shards: Sequence[Shard], context: IndexContext) -> None:
-    """Say once for each table that its shards have outgrown Hudi's largest size."""
-    limit = context.options.integer(f"{RECORD_INDEX_PREFIX}.max.filegroup.size")
-    largest, root = largest_shard(shards), context.storage.root
-    if largest > limit and root not in _WARNED:
-        _WARNED.add(root)
-        warnings.warn(
-            f"a shard of the record index has {largest:,} bytes, more than {limit:,} "
-            f"({RECORD_INDEX_PREFIX}.max.filegroup.size): `keymark table index reshard {root} "
-            "--shards auto` makes more while writers go on",
-            TableWarning,
-            stacklevel=2,
-        )
 
 
 def _assemble(

@@ -129,41 +129,6 @@ def search_files(
     return np.concatenate([nothing, *rows]), np.concatenate([nothing, *numbers])
 
 
-def prove(
-    keys: pa.Array, rows: _Numbers, numbers: _Numbers, context: IndexContext
-) -> npt.NDArray[np.bool_]:
-    """Whether the file of each candidate holds its key.
-
-    Args:
-        keys: those asked.
-        rows: of each candidate the row of its key; no pair of row and file twice.
-        numbers: the number of its file.
-        context: the table.
-    """
-    held = np.zeros(len(rows), bool)
-    if not len(rows):
-        return held
-    order = np.argsort(numbers, kind="stable")
-    chosen, starts = np.unique(numbers[order], return_index=True)
-    members = np.split(order, starts[1:])
-    probes = [
-        KeyProbe(
-            storage=context.storage,
-            config=context.config,
-            first=number,
-            files=(context.snapshot.files[number],),
-            keys=keys.take(pa.array(rows[each])),
-        )
-        for number, each in zip(chosen.tolist(), members, strict=True)
-    ]
-    answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
-    for each, answer in zip(members, answers, strict=True):
-        held[each[answer.positions]] = True
-    context.stats.files_read += len(probes)
-    context.stats.false_positives += int((~held).sum())
-    return held
-
-
 def first_of_each(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:
     """The first file number of each of `count` keys, ABSENT where no file holds it.
 
@@ -176,6 +141,14 @@ def first_of_each(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:
     # Of several files the first is assigned last.
     order = np.argsort(-numbers, kind="stable")
     found[rows[order]] = numbers[order]
+    return found
+
+
+def first_matches(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:
+    """As `first_of_each`, but the number of the match instead of that of its file."""
+    found = np.full(count, ABSENT, np.int64)
+    order = np.argsort(-numbers, kind="stable")
+    found[rows[order]] = order
     return found
 
 

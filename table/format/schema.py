@@ -27,6 +27,8 @@ META_COLUMNS: tuple[str, ...] = (
     "_hoodie_file_name",
 )
 
+COMMIT_TIME_COLUMN = META_COLUMNS[0]
+
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Spark's list element and map entries; pyarrow writes them so into Parquet.
 _ELEMENT = "element"

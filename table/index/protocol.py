@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, runtime_che
 
 import pyarrow as pa
 
-from keymark.indexes.installed import GROUP, specs
+from keymark.indexes.installed import GROUP, of_key_runs, specs
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
@@ -37,8 +37,9 @@ LOCATION_SCHEMA = pa.schema(
 class LookupStats:
     """What a lookup touched; indexes add to it.
 
-    `candidates` are the pairs of key and file that a bloom index checks against filters,
-    `false_positives` those that a filter let pass for nothing. `ranges_from_...` and
+    `candidates` are the pairs of key and file that a bloom index checks against filters, or that
+    hashes allow, `false_positives` those that passed for nothing, `proven` those of which the file
+    holds the key; for these `pages_read` pages of keys were read. `ranges_from_...` and
     `filters_from_...` count the files whose key range or filter it took from there. `others` are
     what an index counts besides, by name.
     """
@@ -48,6 +49,8 @@ class LookupStats:
     files_read: int = 0
     candidates: int = 0
     false_positives: int = 0
+    proven: int = 0
+    pages_read: int = 0
     ranges_from_footers: int = 0
     ranges_from_metadata: int = 0
     filters_from_footers: int = 0
@@ -193,6 +196,16 @@ def usable_index(name: str, config: TableConfig, options: Options) -> Index:
     if partition is None or partition in config.metadata_partitions:
         return load_index(name)
     return load_index(options.optional(INDEX_FALLBACK) or name)
+
+
+def tagging_index(name: str, config: TableConfig, options: Options) -> Index:
+    """The index that a write asks: the one that stands beside the table's own, if it has both.
+
+    It finds candidates in a part of the time, and merging proves them.
+    """
+    if spec_of(name).metadata_partition in config.metadata_partitions and config.key_runs:
+        return load_index(of_key_runs(config.key_runs).name)
+    return usable_index(name, config, options)
 
 
 def spec_of(name: str) -> IndexSpec:

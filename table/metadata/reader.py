@@ -339,6 +339,16 @@ class MetadataTable:
                     group.setdefault(owner[1], []).append(status.name)
         return found
 
+    def largest_slice(self, partition: str) -> int:
+        """Bytes of the largest of the latest file slices of a partition, by one listing."""
+        sizes: dict[tuple[str, str], int] = {}
+        for status in self.storage.list(f"{METADATA}/{partition}"):
+            owner = slice_of(partition, status.name)
+            if owner is not None:
+                sizes[owner] = sizes.get(owner, 0) + status.size
+        # The latest slice of a file group comes last.
+        return max({owner[0]: sizes[owner] for owner in sorted(sizes)}.values(), default=0)
+
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The latest file slice of each file group of a partition, ordered by file id.
 
@@ -464,11 +474,6 @@ class MetadataTable:
                 if not gone
             }
         return listed
-
-
-def largest_shard(shards: Iterable[Shard]) -> int:
-    """Bytes of the largest file group, its log files included."""
-    return max((shard.slice.size for shard in shards), default=0)
 
 
 def merged_files(shard: Shard) -> dict[str, dict[str, tuple[int, bool]]]:

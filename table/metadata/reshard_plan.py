@@ -22,7 +22,7 @@ from keymark.table.timeline.timeline import Timeline
 
 RESHARDING = "reshard"
 RESHARD = f"{BUILD}/{RESHARDING}"
-_PLAN = f"{RESHARD}/plan.json"
+PLAN = f"{RESHARD}/plan.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def load_plan(storage: Storage) -> ReshardPlan | None:
         CorruptFileError: it is damaged.
     """
     try:
-        data = storage.read(_PLAN)
+        data = storage.read(PLAN)
     except FileNotFoundError:
         return None
     try:
@@ -76,19 +76,19 @@ def load_plan(storage: Storage) -> ReshardPlan | None:
             f"not the plan of a re-sharding ({error}); delete the folder {RESHARD}, and the next "
             "write takes back what was made"
         )
-        raise CorruptFileError(_PLAN, 0, detail) from error
+        raise CorruptFileError(PLAN, 0, detail) from error
 
 
 def save_plan(storage: Storage, plan: ReshardPlan) -> None:
     """Keep a plan; it survives a power cut."""
-    storage.commit(_PLAN, _encoded(plan))
+    storage.commit(PLAN, _encoded(plan))
 
 
 def take_over(storage: Storage, plan: ReshardPlan, *, by_service: bool) -> ReshardPlan:
     """Say who goes on with a plan; call it under the lease."""
     if plan.by_service != by_service:
         plan = replace(plan, by_service=by_service)
-        storage.replace(_PLAN, _encoded(plan))
+        storage.replace(PLAN, _encoded(plan))
     return plan
 
 

@@ -33,6 +33,7 @@ from keymark.table.properties.options import (
     PARTITION_SPEC,
     PAYLOAD_CLASS,
     PLAIN_ENCODING,
+    RECORD_HASHES,
     SECONDARY_COLUMNS,
 )
 from keymark.table.properties.seal import (
@@ -117,9 +118,14 @@ class TableConfig:
 
     @property
     def key_runs(self) -> KeyRuns:
-        """What the runs hold that the table's index looks record keys up in: see IndexSpec."""
-        own = (spec for spec in specs().values() if spec.table_type == self.index_type)
-        return next((spec.key_runs for spec in own), "")
+        """What the runs of record keys hold that the table keeps: see IndexSpec.
+
+        They are those of its index, or of the one that stands beside it.
+        """
+        named = (spec for spec in specs().values() if spec.table_type == self.index_type)
+        own = next((spec.key_runs for spec in named), "")
+        beside: KeyRuns = "hashes" if _flag(self.properties, RECORD_HASHES) else ""
+        return own or beside
 
     @property
     def generates_keys(self) -> bool:

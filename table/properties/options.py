@@ -63,6 +63,8 @@ RECORD_INDEX_PREFIX = "hoodie.metadata.record.index"
 RECORD_INDEX_GROUPS_MAX = 10_000
 # Whether a write that finds shards past Hudi's largest size makes more of them.
 RESHARD_AUTOMATIC = "keymark.record.index.reshard.automatic"
+# Whether a table keeps hashes of its record keys beside its record index.
+RECORD_HASHES = "keymark.record.index.hashes"
 # The index, where `hoodie.index.type` names another one that Hudi's writers have.
 OWN_INDEX_TYPE = "keymark.index.type"
 INDEX_FALLBACK = "keymark.index.fallback"
@@ -168,6 +170,7 @@ _DEFAULTS: dict[str, str | None] = {
     "hoodie.cleaner.fileversions.retained": "3",
     "hoodie.archive.automatic": "true",
     RESHARD_AUTOMATIC: "false",
+    RECORD_HASHES: "false",
     KEEP_MIN: "20",
     KEEP_MAX: "30",
     CONCURRENCY_MODE: None,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from keymark.indexes.installed import of_key_runs
 from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.index.protocol import spec_of
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import PARTITIONS, RECORD_INDEX
@@ -64,13 +66,8 @@ class PartitionInfo:
     bytes: int
 
 
-def describe_partitions(storage: Storage, index: str) -> list[PartitionInfo]:
-    """Partitions that Keymark can build, and indexes of values, with the size of their files.
-
-    Args:
-        storage: of the table.
-        index: name of the table's index.
-    """
+def describe_partitions(storage: Storage) -> list[PartitionInfo]:
+    """Partitions that Keymark can build, and indexes of values, with the size of their files."""
     config = load_config(storage)
     found = []
     for name in PARTITIONS:
@@ -89,7 +86,8 @@ def describe_partitions(storage: Storage, index: str) -> list[PartitionInfo]:
         )
     folders = {f"secondary({column})": folder_of(column) for column in config.secondary_columns}
     if config.key_runs:
-        folders[index] = record_keys(config, config.key_runs).folder
+        name = of_key_runs(config.key_runs).name
+        folders[name] = record_keys(config, config.key_runs).folder
     for name, folder in folders.items():
         runs = storage.list(folder)
         found.append(
@@ -106,7 +104,7 @@ def describe_partitions(storage: Storage, index: str) -> list[PartitionInfo]:
 def describe(state: TableState, index: str, reason: str, runner: TaskRunner) -> TableInfo:
     """Count rows by the footers and entries by reading every shard, or the footer of every run."""
     files = state.snapshot.files
-    keeps_runs = state.config.key_runs != ""
+    keeps_runs = spec_of(index).key_runs != ""
     shards = _key_runs(state) if keeps_runs else _shards(state, runner)
     weights = [min(file.size, _FOOTER_BYTES) for file in files]
     counts = runner.run(_CountRows(state.storage), files, weights=weights)

@@ -11,7 +11,7 @@ from functools import partial
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
-from keymark.table.layout.model import BaseFile
+from keymark.table.index.protocol import spec_of
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.replaced import settle_replaced
@@ -19,6 +19,8 @@ from keymark.table.metadata.reshard_plan import RESHARD, refuse_while_resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.properties.options import (
+    RECORD_HASHES,
+    RECORD_INDEX_PREFIX,
     RESHARD_AUTOMATIC,
     SECONDARY_COLUMNS,
     TASK_MEMORY,
@@ -54,6 +56,9 @@ from keymark.table.values.changes import ValueChange
 from keymark.table.values.upkeep import ValueIndexes
 
 Step = Callable[[TableState, Lease], Change | None]
+
+_TOLD: set[str] = set()
+"""Roots of tables whose large shards this process has told of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +116,9 @@ class TableServices:
                 self.indexer(lease).build(partition, lease)
             else:
                 drop_remains(storage, partition)
+        beside = spec_of(self.index).metadata_partition in load_config(storage).metadata_partitions
+        if self.options.flag(RECORD_HASHES) and beside and not config.key_runs:
+            self.value_indexes(lease).build_beside()
         columns = column_names(self.options.optional(SECONDARY_COLUMNS))
         for column in columns:
             if column not in config.secondary_columns:
@@ -124,21 +132,12 @@ class TableServices:
         if state.config.key_runs == "hashes":
             self.value_indexes(lease).take_in_keys(state)
 
-    def stage(
-        self,
-        state: TableState,
-        files: Sequence[BaseFile],
-        values: Sequence[ValueChange],
-        lease: Lease,
-    ) -> None:
-        """Put runs of hashes of a commit's base files, before it is visible."""
-        if state.config.key_runs == "hashes":
-            self.value_indexes(lease).stage_hashes(state, files, values)
-
     def maintain(
         self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()
     ) -> None:
         """Take base files into indexes of values; re-shard, compact, clean and archive when due.
+
+        Shards of the record index that have grown too large are told of, if they are to stay.
 
         The write is done and visible: a service that fails is told of and tried again later. What
         the write read of the table is handed on from step to step.
@@ -159,6 +158,8 @@ class TableServices:
             steps.append((f"the upkeep of the index {self.index}", take_in))
         if self.options.flag(RESHARD_AUTOMATIC):
             steps.append(("re-sharding", self._reshard_if_due))
+        elif lease.storage.root not in _TOLD:
+            steps.append(("a look at the sizes of shards", self._tell_of_size))
         steps.append(("compaction", self._compact_if_due))
         if self.options.flag("hoodie.clean.automatic"):
             steps.append(("cleaning", self._clean))
@@ -248,6 +249,20 @@ class TableServices:
 
     def _take_in_keys(self, values: Sequence[ValueChange], state: TableState, lease: Lease) -> None:
         self.value_indexes(lease).take_in_keys(state, values)
+
+    def _tell_of_size(self, state: TableState, lease: Lease) -> None:
+        """Say once for each table that shards of its record index are past Hudi's largest size."""
+        if not outgrown(state, self.options):
+            return
+        root, option = lease.storage.root, f"{RECORD_INDEX_PREFIX}.max.filegroup.size"
+        _TOLD.add(root)
+        warnings.warn(
+            f"a shard of the record index has more than {self.options.integer(option):,} bytes "
+            f"({option}): `keymark table index reshard {root} --shards auto` makes more while "
+            "writers go on",
+            TableWarning,
+            stacklevel=2,
+        )
 
     def _reshard_if_due(self, state: TableState, lease: Lease) -> Change | None:
         if RECORD_INDEX not in state.config.metadata_partitions:

@@ -19,6 +19,7 @@ class ValueChange:
     """The values that came to a file group with its next slice, and those that went.
 
     `column` is the name of what is indexed. Without a slice before, all values of the file came.
+    `rows` are the rows of the values that came, in the next slice, where they are indexed by hash.
     """
 
     column: str
@@ -26,6 +27,7 @@ class ValueChange:
     before: BaseFile | None
     came: pa.Array
     gone: pa.Array
+    rows: npt.NDArray[np.int64] | None = None
 
 
 def first_values(
@@ -35,7 +37,9 @@ def first_values(
     found = []
     for each in indexed:
         values = pc.unique(each.of_rows(rows, file.path))
-        found.append(ValueChange(each.column, file, None, came=values, gone=values.slice(0, 0)))
+        places = np.arange(len(values)) if each.hashed else None
+        nothing = values.slice(0, 0)
+        found.append(ValueChange(each.column, file, None, came=values, gone=nothing, rows=places))
     return tuple(found)
 
 
@@ -79,7 +83,10 @@ def value_changes(
     for each in indexed:
         values = each.of_rows(added, new.path), each.of_rows(stored, old.path)
         came, gone = _came_and_gone(*values, pa.array(leaves))
-        found.append(ValueChange(each.column, new, old, came=came, gone=gone))
+        rows = None
+        if each.hashed:
+            rows = np.flatnonzero(is_new)[pc.index_in(came, value_set=values[0]).to_numpy()]
+        found.append(ValueChange(each.column, new, old, came=came, gone=gone, rows=rows))
     return tuple(found)
 
 

@@ -5,7 +5,8 @@
 The name of each file group in it is JSON: [partition path, name of a base file, name of the slice
 before or ""]. As in a run of values (`runs.py`), a file without a slice before it has the hashes of
 all its keys in the run; any other those of the keys that came since that slice. Keys that went are
-not noted: a run says where a key may be, and whoever relies on it looks there.
+not noted: a run says where a key may be, and whoever relies on it looks there. With the hash is the
+stretch of rows in which the key was when it came; rows before it that are deleted move it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +25,17 @@ from keymark.table.errors import CorruptFileError
 from keymark.table.format.compact.reader import Candidates, CompactFile
 from keymark.table.format.compact.writer import (
     COMPACT,
+    STRETCH_BITS,
+    UNKNOWN_STRETCH,
     CompactWriter,
     Words,
-    group_bits,
+    place_bits,
     write_file,
 )
 from keymark.table.layout.naming import HASH_RUNS
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.records import location_codes
+from keymark.table.state.table_state import TableState
 from keymark.table.storage.spool import Spool
 from keymark.table.storage.storage import FileStatus, Storage
 from keymark.table.values.indexed import Indexed
@@ -37,6 +43,9 @@ from keymark.table.values.runs import CoveredFile, FilesOfRun, load_all, load_ru
 
 # A run in memory before it is put; a larger one is in a local file.
 _MEMORY = 64 << 20
+
+KeysOfRun = tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64] | None]
+"""Keys, for each the place of its file among those of a run, and its row there, if it is known."""
 
 _Write = Callable[[Callable[[bytes], object]], int]
 """Hands bytes to what it is given, and tells how many entries they are."""
@@ -75,19 +84,39 @@ def _load(storage: Storage, status: FileStatus) -> FilesOfRun:
 
 
 def put_hash_run(
-    storage: Storage, files: Sequence[CoveredFile], keys: Iterable[tuple[int, pa.Array]]
+    storage: Storage, files: Sequence[CoveredFile], keys: Iterable[KeysOfRun]
 ) -> FilesOfRun:
     """Put a run.
 
     Args:
         storage: of the table.
         files: the base files that it tells of.
-        keys: places of files and keys of theirs.
+        keys: keys of theirs.
     """
     writer = CompactWriter([_name(file) for file in files])
-    for place, some in keys:
-        writer.add(some, np.full(len(some), place, np.int32))
+    for some, places, rows in keys:
+        writer.add(some, places, rows)
     return _put(storage, files, writer.finish)
+
+
+def indexed_keys(state: TableState) -> Iterator[KeysOfRun]:
+    """The keys of a table's record index, for a run of all base files of the snapshot.
+
+    Raises:
+        CorruptFileError: the index is damaged, or names a file group that is not there.
+    """
+    assert state.metadata is not None
+    files = state.snapshot.files
+    known = {(file.partition_path, file.file_id): place for place, file in enumerate(files)}
+    for shard in state.metadata.shards(RECORD_INDEX):
+        name = shard.slice.file_id
+        for keys, values in shard.batches():
+            codes, found = location_codes(values, name)
+            named = zip(*(found[c].to_pylist() for c in ("partition_path", "file_id")), strict=True)
+            places = np.array([known.get(location, -1) for location in named], np.int32)
+            if (places < 0).any():
+                raise CorruptFileError(name, 0, "it names a file group that is not there")
+            yield keys, places[codes], None
 
 
 def merge_hash_runs(
@@ -109,16 +138,17 @@ def merge_hash_runs(
     """
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(CompactFile.open(storage.open(run.path))) for run in runs]
-        bits = max(group_bits(len(files)), *(file.bits for file in opened))
+        bits = max(place_bits(len(files)), *(file.bits for file in opened))
         low = np.uint64(bits)
 
         def part(number: int) -> Words:
             found = []
             for file, moved in zip(opened, places, strict=True):
-                words, groups = file.part(number)
-                new = moved[groups]
+                words, before = file.part(number)
+                new = moved[before >> STRETCH_BITS]
                 kept = new >= 0
-                found.append(words[kept] >> low << low | new[kept].astype(np.uint64))
+                after = new[kept] << STRETCH_BITS | before[kept] & UNKNOWN_STRETCH
+                found.append(words[kept] >> low << low | after.astype(np.uint64))
             return np.unique(np.concatenate(found))
 
         names = [_name(file) for file in files]

@@ -3,75 +3,62 @@
     a file whose slice before is covered     a run with the values by which it differs
     any other                                a run with all its values
 
-Every write takes in the base files of its own commit, and those that others wrote meanwhile, after
-the commit is visible: until then readers open the files that are not covered. What it wrote itself
-it knows from merging (`changes.py`), as one run; other files are read. Runs that no current file
-needs are deleted. Small runs are merged when they are many (`merges.py`). A chain that has grown
-long all the same begins anew, and so does an index of many runs.
-
-Runs of hashes are part of the commit: those of its base files are put before it is visible.
+Runs are part of the commit: those of its base files are put before it is visible. What a write
+changed it knows from merging (`changes.py`), as one run; other files are read. After the commit it
+takes in what others wrote meanwhile: until then readers open the files that are not covered. Runs
+that no current file needs are deleted. Small runs are merged when they are many (`merges.py`). A
+chain that has grown long all the same begins anew, and so does an index of many runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keymark.indexes.spec import KeyRuns
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.compact.writer import Words, hashes_of
+from keymark.table.index.stale_index import stale_since
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import listed_files
+from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import load_config, save_config
-from keymark.table.properties.options import SECONDARY_COLUMNS
+from keymark.table.properties.options import RECORD_HASHES, SECONDARY_COLUMNS
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.state.table_state import TableState, table_schema
 from keymark.table.storage.lease import Lease
-from keymark.table.storage.storage import Storage
 from keymark.table.values.changes import ValueChange
 from keymark.table.values.cover import Chains
 from keymark.table.values.hash_runs import (
     HashSearch,
     find_hashes,
+    indexed_keys,
     load_hash_runs,
     put_hash_run,
     runs_of,
 )
 from keymark.table.values.indexed import Indexed, folder_of, indexed_column, record_keys
 from keymark.table.values.merges import Merge, due_merges, merge_of, merge_runs
-from keymark.table.values.runs import CoveredFile, FilesOfRun, entries_of, put_run
+from keymark.table.values.run_tasks import (
+    ROW_BYTES,
+    ROWS_PER_RUN,
+    FileChange,
+    cover_files,
+    covered,
+    put_values,
+    tasks_of,
+)
+from keymark.table.values.runs import CoveredFile, FilesOfRun
 
-# Rows of base files that one task holds the values of.
-_ROWS_PER_RUN = 1 << 22
-# The same where it holds hashes.
-_HASHES_PER_RUN = 1 << 24
-_ROW_BYTES = 100
 # Links of a chain, which merges shorten.
 _CHAIN_MAX = 64
 # Runs beside those that an index built anew would have.
 _RUNS_MAX = 32
 # Damaged runs that are replaced one by one; an index with more of them is built anew.
 _DAMAGED_MAX = 8
-
-
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """A base file to be covered, and the covered slice before it; None for all its values."""
-
-    file: BaseFile
-    before: BaseFile | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunTask:
-    """The base files of a run that is to be put."""
-
-    storage: Storage
-    indexed: Indexed
-    changes: tuple[FileChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,19 +90,45 @@ class ValueIndexes:
             self._put_anew(state, indexed_column(state, column))
         columns = state.config.secondary_columns
         if column not in columns:
-            self._declare((*columns, column))
+            self._declare(SECONDARY_COLUMNS, ",".join((*columns, column)))
 
     def build_keys(self, runs: KeyRuns) -> None:
         """Build the index of the record keys, anew if there is one.
+
+        Hashes are made of the record index, where the table has one: that reads no base file.
 
         Args:
             runs: what its runs hold.
 
         Raises:
-            CorruptFileError: a base file is damaged.
+            CorruptFileError: a base file, or the record index, is damaged.
         """
         state = TableState.load(self.lease.storage)
-        self._put_anew(state, record_keys(state.config, runs))
+        indexed = record_keys(state.config, runs)
+        entered = RECORD_INDEX in state.config.metadata_partitions and stale_since(state) is None
+        if not (indexed.hashed and entered and state.snapshot.files):
+            self._put_anew(state, indexed)
+            return
+        old = [status.path for status in state.storage.list(indexed.folder)]
+        files = state.snapshot.files
+        named = [CoveredFile(file.partition_path, file.name) for file in files]
+        run = put_hash_run(state.storage, named, indexed_keys(state))
+        self._delete(old)
+        self._tidy(state, indexed, [run], [])
+
+    def build_beside(self) -> None:
+        """Build hashes of the record keys beside the table's record index, and keep them from now.
+
+        Raises:
+            CorruptFileError: the record index is damaged.
+        """
+        self.build_keys("hashes")
+        self._declare(RECORD_HASHES, "true")
+
+    def drop_beside(self) -> None:
+        """Give up what stands beside the table's record index, and delete it."""
+        self._declare(RECORD_HASHES, "")
+        self.drop_keys("hashes")
 
     def drop(self, column: str) -> None:
         """Give the secondary index of a column up and delete its files.
@@ -127,7 +140,7 @@ class ValueIndexes:
         if column not in columns:
             known = ", ".join(columns) or "none"
             raise InputError(f"no secondary index on {column!r}; there are indexes on: {known}")
-        self._declare(tuple(name for name in columns if name != column))
+        self._declare(SECONDARY_COLUMNS, ",".join(name for name in columns if name != column))
         self.lease.storage.delete_tree(folder_of(column))
 
     def drop_keys(self, runs: KeyRuns) -> None:
@@ -154,24 +167,29 @@ class ValueIndexes:
         """Bring the index of the record keys up to date, as `take_in_columns` does others."""
         self._take_in(state, record_keys(state.config, state.config.key_runs), noted)
 
-    def stage_hashes(
-        self, state: TableState, files: Sequence[BaseFile], noted: Sequence[ValueChange]
+    def stage(
+        self,
+        state: TableState,
+        indexed: Sequence[Indexed],
+        files: Sequence[BaseFile],
+        noted: Sequence[ValueChange],
     ) -> None:
         """Put the runs of a commit's base files, before it is visible.
 
-        If it never is, nobody asks for them, and a later write deletes them.
+        If it never is, nobody asks for them, and a later write deletes them. Damage stops no
+        write: files that get no run here get one after the commit.
 
         Args:
             state: the table before the commit.
+            indexed: all that is indexed in its rows.
             files: the base files of the commit.
             noted: changes that are known; others are read from the base files.
-
-        Raises:
-            CorruptFileError: a run or a base file is damaged.
         """
-        indexed = record_keys(state.config, "hashes")
-        chains = Chains.of(load_hash_runs(state.storage))
-        self._cover(state, indexed, files, chains=chains, noted=noted)
+        ordered = sorted(files, key=lambda file: (file.partition_path, file.file_id))
+        for each in indexed if files else ():
+            with contextlib.suppress(CorruptFileError):
+                chains = Chains.of(runs_of(state.storage, each))
+                self._cover(state, each, ordered, chains=chains, noted=noted)
 
     def erase(self, keys: pa.Array) -> None:
         """Take keys that no current row has out of every index.
@@ -238,8 +256,6 @@ class ValueIndexes:
             for file in state.snapshot.files
             if not chains.of_file(file.partition_path, file.name)
         ]
-        if not uncovered and not indexed.hashed:
-            return
         if not indexed.hashed and len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
             self._put_anew(state, indexed)
             return
@@ -267,8 +283,8 @@ class ValueIndexes:
                 unknown.append(file)
         new: list[FilesOfRun] = []
         if told:
-            values = ((change.came, change.gone) for change in told)
-            new.append(put_values(state.storage, indexed, _covered(told), values))
+            values = ((change.came, change.gone, change.rows) for change in told)
+            new.append(put_values(state.storage, indexed, covered(told), values))
         if unknown:
             new += self._put(state, indexed, _changes(state, unknown, chains))
         return new
@@ -315,18 +331,17 @@ class ValueIndexes:
         self, state: TableState, indexed: Indexed, changes: Sequence[FileChange]
     ) -> list[FilesOfRun]:
         """Put runs of base files that are read."""
-        tasks = _tasks_of(state, indexed, changes)
+        tasks = tasks_of(state, indexed, changes)
         weights = [sum(change.file.size for change in task.changes) for task in tasks]
         steps = ProgressRunner(self.runner, self.progress, "runs")
         return steps.run(cover_files, tasks, weights=weights)
 
-    def _declare(self, columns: Sequence[str]) -> None:
-        """Say in hoodie.properties which columns have an index."""
+    def _declare(self, entry: str, text: str) -> None:
+        """Say in hoodie.properties which indexes there are; "" for none."""
         storage = self.lease.storage
-        properties = dict(load_config(storage).properties)
-        properties.pop(SECONDARY_COLUMNS, None)
-        if columns:
-            properties[SECONDARY_COLUMNS] = ",".join(columns)
+        properties = {**load_config(storage).properties, entry: text}
+        if not text:
+            del properties[entry]
         with self.lease.fenced():
             save_config(storage, properties)
 
@@ -349,53 +364,6 @@ def _continues(change: ValueChange, chains: Chains) -> bool:
         return True
     links = chains.of_file(change.before.partition_path, change.before.name)
     return 0 < len(links) < _CHAIN_MAX
-
-
-def _covered(changes: Sequence[FileChange | ValueChange]) -> list[CoveredFile]:
-    """The base files of a run."""
-    return [
-        CoveredFile(c.file.partition_path, c.file.name, c.before.name if c.before else "")
-        for c in changes
-    ]
-
-
-def put_values(
-    storage: Storage,
-    indexed: Indexed,
-    files: Sequence[CoveredFile],
-    changes: Iterable[tuple[pa.Array, pa.Array]],
-) -> FilesOfRun:
-    """Put a run.
-
-    Args:
-        storage: of the table.
-        indexed: what is indexed.
-        files: the base files that it tells of, ordered by partition path.
-        changes: for each of them the values that came and those that are gone.
-    """
-    if indexed.hashed:
-        return put_hash_run(storage, files, enumerate(came for came, _ in changes))
-    return put_run(storage, indexed, files, entries_of(changes, indexed.kind))
-
-
-def cover_files(task: RunTask) -> FilesOfRun:
-    """Put the run of some base files; a task for a runner.
-
-    Raises:
-        CorruptFileError: a base file is damaged or gone.
-    """
-    changes = (_values_of(task, change) for change in task.changes)
-    return put_values(task.storage, task.indexed, _covered(task.changes), changes)
-
-
-def _values_of(task: RunTask, change: FileChange) -> tuple[pa.Array, pa.Array]:
-    """The values that came to a file since the slice before it, and those that went."""
-    values = task.indexed.distinct(task.storage, change.file)
-    if change.before is None:
-        return values, values.slice(0, 0)
-    old = task.indexed.distinct(task.storage, change.before)
-    came = values.filter(pc.invert(pc.is_in(values, value_set=old)))
-    return came, old.filter(pc.invert(pc.is_in(old, value_set=values)))
 
 
 def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -> list[FileChange]:
@@ -421,28 +389,10 @@ def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -
     return found
 
 
-def _tasks_of(state: TableState, indexed: Indexed, changes: Sequence[FileChange]) -> list[RunTask]:
-    """Neighbouring files, a run's worth of rows each."""
-    row_bytes = state.average_record_bytes() or _ROW_BYTES
-    most = _HASHES_PER_RUN if indexed.hashed else _ROWS_PER_RUN
-    tasks: list[RunTask] = []
-    part: list[FileChange] = []
-    rows = 0.0
-    for change in changes:
-        part.append(change)
-        rows += change.file.size / row_bytes
-        if rows >= most:
-            tasks.append(RunTask(state.storage, indexed, tuple(part)))
-            part, rows = [], 0.0
-    if part:
-        tasks.append(RunTask(state.storage, indexed, tuple(part)))
-    return tasks
-
-
 def _runs_anew(state: TableState) -> int:
     """About how many runs an index built anew has."""
-    row_bytes = state.average_record_bytes() or _ROW_BYTES
-    return 1 + int(sum(file.size for file in state.snapshot.files) / row_bytes / _ROWS_PER_RUN)
+    row_bytes = state.average_record_bytes() or ROW_BYTES
+    return 1 + int(sum(file.size for file in state.snapshot.files) / row_bytes / ROWS_PER_RUN)
 
 
 def _useless(state: TableState, runs: Sequence[FilesOfRun]) -> list[str]:

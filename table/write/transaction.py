@@ -4,7 +4,7 @@
              the options ask for; read the table; <T>.commit.requested       phase `open`
              (here the stages of a write put its data files)
                                          phases `prepare`, `tag`, `place` and `write`
-    commit   runs of the hashes of keys                      phase `index`
+    commit   runs of indexes of values                       phase `index`
              <T>.deltacommit.requested, .inflight      (metadata table)
              log files of record_index                       phase `index`
              entries of an index outside the table           phase `index`
@@ -43,7 +43,7 @@ from keymark.table.index.external import (
     warn_pending,
     withdraw_entries,
 )
-from keymark.table.index.protocol import Index, IndexContext, load_index, usable_index
+from keymark.table.index.protocol import Index, IndexContext, load_index, tagging_index
 from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile, CommitResult, WriteStat
@@ -202,7 +202,8 @@ class WriteTransaction(Transaction):
         written = [result.file for result in files if result.file is not None]
         self.values.extend(change for result in files for change in result.values)
         with self.phase("index"):
-            self.writer.services.stage(self.state, written, self.values, self.lease)
+            values = self.writer.services.value_indexes(self.lease)
+            values.stage(self.state, self.target.indexed, written, self.values)
             delta = self.begin_delta(self.options.integer("hoodie.hfile.block.size"))
             if delta is not None and RECORD_INDEX in self.config.maintained:
                 delta.stats.extend(changes.log(delta, self.state, self.writer.runner))
@@ -359,7 +360,7 @@ def _transaction(
         instant=instant,
         action="commit",
         writer=writer,
-        index=usable_index(writer.index, config, options),
+        index=tagging_index(writer.index, config, options),
         operation=operation,
         target=target,
         avro_schema=avro,

@@ -11,7 +11,6 @@ import pyarrow as pa
 from keymark.table.format.parquet.base_file import BaseFileOptions, FooterOptions
 from keymark.table.format.schema import avro_names, to_avro, with_meta
 from keymark.table.index.protocol import IndexContext, spec_of
-from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import Options
 from keymark.table.runtime.clock import Clock
@@ -21,6 +20,7 @@ from keymark.table.state.table_state import Change, TableState
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
 from keymark.table.values.changes import ValueChange
+from keymark.table.values.upkeep import ValueIndexes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,21 +40,8 @@ class Services(Protocol):
     def catch_up(self, state: TableState, lease: Lease) -> None:
         """Take in what others wrote, where the table's index must know it before it is asked."""
 
-    def stage(
-        self,
-        state: TableState,
-        files: Sequence[BaseFile],
-        values: Sequence[ValueChange],
-        lease: Lease,
-    ) -> None:
-        """Put what an index of values has of a commit's base files, before it is visible.
-
-        Args:
-            state: the table before the commit.
-            files: the base files of the commit.
-            values: what the write changed in values that are indexed, as far as it is known.
-            lease: holds the table.
-        """
+    def value_indexes(self, lease: Lease) -> ValueIndexes:
+        """The indexes of values, whose runs are put before a commit is visible."""
 
     def maintain(
         self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()

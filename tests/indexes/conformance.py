@@ -18,12 +18,14 @@ from table_model import COUNTS, Rules, TableModel, values
 from keymark import Table
 from keymark.table.errors import DuplicateKeyError
 from keymark.table.index.protocol import load_index, spec_of
-from keymark.table.properties.options import BATCH_COLLECT, EVENT_TIME_PAYLOAD
+from keymark.table.properties.options import BATCH_COLLECT, EVENT_TIME_PAYLOAD, RECORD_HASHES
 from keymark.table.state.table_state import TableState
 
 POLICY = "hoodie.datasource.insert.dup.policy"
 # Indexes that look into the metadata table where options say so: name of the case -> index.
 BY_METADATA = {"bloom_metadata": "bloom", "global_bloom_metadata": "global_bloom"}
+# The record index with hashes of keys beside it, which writes ask.
+HASHED = "record_hashed"
 METADATA = {
     "hoodie.bloom.index.use.metadata": "true",
     "hoodie.metadata.index.bloom.filter.enable": "true",
@@ -133,6 +135,9 @@ class History:
         if index in BY_METADATA:
             options |= METADATA
             index = BY_METADATA[index]
+        if index == HASHED:
+            options[RECORD_HASHES] = "true"
+            index = "record"
         spec = spec_of(index)
         if spec.move_option is not None:
             options[spec.move_option] = str(moves).lower()

@@ -32,6 +32,7 @@ from keymark.table.errors import (
     TableWarning,
 )
 from keymark.table.properties.options import BATCH_COLLECT, LOCAL_BYTES
+from keymark.table.values import merges
 from keymark.table.values.indexed import Indexed
 
 TYPE, OWN_TYPE = "hoodie.index.type", "keymark.index.type"
@@ -252,6 +253,58 @@ def test_the_commands_build_list_use_and_drop(tmp_path):
     assert run(["check", path]).exit_code == 0
     assert run(["index", "drop", path, NAME]).exit_code == 0
     assert Table.open(path).choice.name == "global_simple"
+
+
+@pytest.fixture
+def paged(tmp_path):
+    """A table of a file with ten pages."""
+    table = create(tmp_path / "t", NAME)
+    table.bulk_insert(batch([f"k{n:05d}" for n in range(20_000)], "a"))
+    table.upsert(batch(["k00007"], "a", ts=2))
+    return table
+
+
+def pages_read(table, keys):
+    found, stats = lookup(table, keys)
+    held = truth(table)
+    assert found == [held.get(key, (None, None)) for key in keys]
+    assert (stats.candidates, stats.proven) == (len(keys), sum(key in held for key in keys))
+    return stats.pages_read
+
+
+def test_a_lookup_reads_the_one_page_that_may_hold_the_key(paged, monkeypatch):
+    assert pages_read(paged, ["k04321"]) == 1
+    assert pages_read(paged, ["k00007", "k19999"]) == 2
+    assert pages_read(paged, ["k04321", "k04322"]) == 1
+    many = [f"k{n:05d}" for n in range(0, 20_000, 1_000)]
+    assert pages_read(paged, many) == 10, "where most pages are asked, all are read"
+    # Runs that are merged, and those made anew, still say it.
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 1)
+    paged.upsert(batch(["k00007", "k19998", "new"], "a", ts=3))
+    assert len(runs_of(paged)) == 1
+    assert pages_read(paged, ["k04321"]) == pages_read(paged, ["new"]) == 1
+    paged.build_index()
+    assert pages_read(paged, ["k04321"]) == pages_read(paged, ["new"]) == 1
+
+
+def test_a_key_whose_row_moved_is_found_in_the_whole_column(paged):
+    paged.delete([f"k{n:05d}" for n in range(3_000)])
+    pages = pages_read(paged, ["k10000"])
+    assert pages > 2
+    assert pages_read(paged, ["k00001"]) == pages, "a hash that stayed costs a proof"
+
+
+def test_instants_are_those_of_rows(paged):
+    first, second = sorted(paged.scan().state.timeline.commit_times())
+    found = paged.lookup(["k00007", "k04321", "absent"])["instant_time"].to_pylist()
+    assert found == [second, first, None]
+
+
+def test_instants_of_rows_without_meta_columns_are_those_of_files(tmp_path):
+    options = {"hoodie.populate.meta.fields": "false"}
+    table = create(tmp_path / "t", NAME, options=options)
+    instant = table.insert(batch(["k1", "k2"], "a")).instant
+    assert table.lookup(["k1", "absent"])["instant_time"].to_pylist() == [instant, None]
 
 
 @pytest.mark.spark

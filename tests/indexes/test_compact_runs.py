@@ -41,7 +41,7 @@ from run_cases import (
     three_files,
 )
 
-from keymark.indexes.compact import index
+from keymark.indexes.shared import hash_candidates
 from keymark.indexes.shared.damage import WARNED
 from keymark.table.errors import (
     CorruptFileError,
@@ -91,7 +91,7 @@ def test_a_torn_run_is_replaced_by_the_next_write(table):
 
 
 def test_a_run_that_a_writer_replaced_meanwhile_is_looked_for_again(table, monkeypatch):
-    real, looks = index.load_hash_runs, []
+    real, looks = hash_candidates.load_hash_runs, []
 
     def late(*args):
         found = real(*args)
@@ -100,7 +100,7 @@ def test_a_run_that_a_writer_replaced_meanwhile_is_looked_for_again(table, monke
             table.build_index()
         return found
 
-    monkeypatch.setattr(index, "load_hash_runs", late)
+    monkeypatch.setattr(hash_candidates, "load_hash_runs", late)
     assert asked(table, ["a1", "absent"])[1].files_read == 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conformance import BY_METADATA, FINDERS, SHAPES, SHAPES_BY_NAME, History
+from conformance import BY_METADATA, FINDERS, HASHED, SHAPES, SHAPES_BY_NAME, History
 
 from keymark import Table
 from keymark.table.properties.options import LOCAL_BYTES
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:keys of column id hold a colon")
 
 # Those that need something of the table are also asked where it has that.
 OWN = ("record", "bucket", "partitioned_record", "compact")
-INDEXES = (*OWN, *FINDERS, *BY_METADATA)
+INDEXES = (*OWN, HASHED, *FINDERS, *BY_METADATA)
 LONGEST = (*OWN, "global_bloom")
 STEPS, STEPS_ON_SPARK = 6, 4
 # A seed's remainder by 4 decides about moves and event time.
@@ -25,6 +25,8 @@ FEWER = [(shape, n) for n, shape in enumerate(SHAPES)]
 
 def finders(index):
     """The indexes that can serve a table with this one."""
+    if index == HASHED:
+        return ("record", "compact", *FINDERS)
     return (index, *FINDERS) if index in OWN else FINDERS
 
 
@@ -50,6 +52,7 @@ def test_history(tmp_path, index, shape, seed):
     history = History.start(tmp_path / "t", index, shape, seed=seed)
     play(history, finders(index), STEPS)
     assert history.by_hudi_rs() == history.model.contents()
+    assert index != HASHED or history.table.check().ok
 
 
 def distributed(history, spark):

@@ -2,7 +2,8 @@
 
 Keymark and Hudi write to the table by turns, each on what the other left; either may have made it.
 At the end, and once on the way, all must agree: the rows exactly, by both readers, and for each key
-the place that Hudi reads from the data with what the record index answers.
+the place that Hudi reads from the data with what the record index answers. Keymark gives the record
+index other numbers of shards now and then, and keeps secondary indexes, which Hudi does not know.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from hudi_judge import (
     options_of,
     texts,
 )
-from table_cases import EVENT_TIME, PAYLOAD, SMALL_BLOOMS
+from table_cases import EVENT_TIME, PAYLOAD, SMALL_BLOOMS, begin_reshard
 
 from keymark import Table
+from keymark.table.metadata.reshard_plan import resharding
 
 INDEX_TYPES = {
     "record": "RECORD_INDEX",
@@ -94,6 +96,15 @@ KINDS: dict[str, tuple[Any, Callable[[random.Random], Any]]] = {
 }
 
 
+# The literal of a value in SQL, for the kinds that get secondary indexes.
+LITERALS: dict[str, Callable[[Any], str]] = {
+    "text": lambda value: f"'{value}'",
+    "int": str,
+    "bool": lambda value: str(value).lower(),
+    "day": lambda value: f"DATE '{value}'",
+}
+
+
 @dataclass(frozen=True)
 class Drawn:
     """What a table is like; drawn from its seed."""
@@ -106,6 +117,7 @@ class Drawn:
     moves: bool
     stats: bool
     settings: tuple[tuple[str, str], ...]
+    secondary: tuple[str, ...]
 
     @classmethod
     def draw(cls, rng: random.Random) -> Drawn:
@@ -128,16 +140,25 @@ class Drawn:
         settings |= {
             f"hoodie.metadata.record.index.{end}.filegroup.count": shards for end in ("min", "max")
         }
+        columns = tuple(rng.choices(kinds, k=rng.randrange(1, 9)))
+        named = [f"c{at}_{kind}" for at, kind in enumerate(columns) if kind in LITERALS]
         return cls(
             index=rng.choice(["record", "record", "record", *INDEX_TYPES]),
             keys=("k", "n", "w")[: rng.choice([2, 3])] if composite else (rng.choice("kn"),),
             partitions=partitions,
-            columns=tuple(rng.choices(kinds, k=rng.randrange(1, 9))),
+            columns=columns,
             event_time=rng.random() < 0.3,
             moves=rng.random() < 0.6,
             stats=stats,
             settings=tuple(settings.items()),
+            secondary=tuple(named) if rng.random() < 0.6 else (),
         )
+
+    @property
+    def own_options(self) -> dict[str, str]:
+        """Options that Keymark is given, besides."""
+        secondary = ",".join(self.secondary)
+        return {**self.options, **({"keymark.secondary.columns": secondary} if secondary else {})}
 
     @property
     def options(self) -> dict[str, str]:
@@ -220,7 +241,7 @@ class Drawn:
             partition_path=list(self.partitions),
             ordering="ts",
             index=self.index,
-            options=self.options,
+            options=self.own_options,
         )
 
 
@@ -232,6 +253,7 @@ class Figures:
     rows: int = 0
     keys_in_index: int = 0
     comparisons: int = 0
+    secondary: int = 0
     steps: Counter[str] = field(default_factory=Counter)
     shapes: Counter[str] = field(default_factory=Counter)
 
@@ -240,7 +262,7 @@ class Figures:
 class Pair:
     """A table that Keymark and Hudi write to by turns, and the rows it must hold.
 
-    `homes` are the partition columns of the partition that a row is in.
+    `homes` are the partition columns of the partition that a row is in, `writer` who wrote last.
     """
 
     hudi: Hudi
@@ -252,11 +274,13 @@ class Pair:
     homes: dict[str, Row] = field(default_factory=dict)
     made: int = 0
     ts: int = 0
+    writer: str = ""
     figures: Figures = field(default_factory=Figures)
 
     def step(self, writer: str, operation: str) -> None:
         """One write."""
         self.ts += 1
+        self.writer = writer
         self.figures.steps[f"{writer} {operation}"] += 1
         batch = self._deleted() if operation == "delete" else self._written(operation)
         rows = pa.Table.from_pylist(batch, self.drawn.schema)
@@ -276,14 +300,24 @@ class Pair:
         """The table as Keymark opens it; made if there is none."""
         if not (self.root / ".hoodie").exists():
             return self.drawn.create(self.root)
-        return Table.open(str(self.root), options=self.drawn.options)
+        return Table.open(str(self.root), options=self.drawn.own_options)
 
     def serve(self) -> None:
-        """One of Keymark's services."""
-        name = self.rng.choice(["compact", "clean", "archive", "back"])
-        self.figures.steps[f"keymark {name}"] += 1
+        """One of Keymark's services; one that re-shards goes on with what it began."""
         table = self.table()
-        if name == "back":
+        plan = resharding(table.storage)
+        names = ["compact", "clean", "archive", "back"]
+        if "record_index" in metadata_partitions(self.root):
+            names += ["reshard", "reshard", "begin reshard"]
+        name = self.rng.choice(names) if plan is None else "reshard"
+        self.figures.steps[f"keymark {name}"] += 1
+        if name.endswith("reshard"):
+            shards = self.rng.choice([1, 2, 3, 4, 7]) if plan is None else plan.after
+            if name == "reshard":
+                table.reshard_index(shards)
+            else:
+                begin_reshard(table, shards)
+        elif name == "back":
             kept = dict(self.rows), dict(self.numbers), dict(self.homes)
             saved = table.savepoint()
             self.step("keymark", "upsert")
@@ -328,13 +362,30 @@ class Pair:
         table = self.table()
         if by_key(pa.concat_tables(table.scan().tables())) != wanted:
             found.append("Keymark reads other rows")
-        if "record_index" in metadata_partitions(self.root):
+        has_index = "record_index" in metadata_partitions(self.root)
+        if has_index or self.drawn.secondary:
             checked = table.check()
-            self.figures.keys_in_index += checked.keys
+            self.figures.keys_in_index += checked.keys if has_index else 0
             found += [] if checked.ok else [f"table check: {checked}"]
+        for name in self.drawn.secondary:
+            found += self._compare_secondary(table, name)
         self.figures.rows += len(wanted)
         self.figures.comparisons += 1
         return found
+
+    def _compare_secondary(self, table: Table, name: str) -> list[str]:
+        """Which files a comparison opens: those with a match; after Hudi's writes others too."""
+        value = self.rng.choice([None, *(row[name] for row in self.rows.values())])
+        literal = LITERALS[name.partition("_")[2]]
+        where = f"{name} IS NULL" if value is None else f"{name} = {literal(value)}"
+        plan = table.scan()
+        files = zip(plan.files, plan.tables(), strict=True)
+        wanted = {file.path for file, rows in files if value in rows[name].to_pylist()}
+        opened = {file.path for file in table.files(where)}
+        self.figures.secondary += 1
+        if wanted <= opened and (opened == wanted or self.writer == "hudi"):
+            return []
+        return [f"{where}: opens {sorted(opened)}, matches are in {sorted(wanted)}"]
 
     def _wanted(self, rows: dict[str, Row]) -> dict[str, str]:
         """Rows as `by_key` tells them."""
@@ -366,6 +417,7 @@ def run_table(hudi: Hudi, seed: str, folder: Path) -> tuple[Figures, list[str]]:
             drawn.index,
             f"{len(drawn.keys)} key columns",
             f"{len(drawn.partitions)} partition columns",
+            *(["secondary indexes"] if drawn.secondary else []),
         ]
     )
     pair.figures.shapes.update(f"column {kind}" for kind in drawn.columns)

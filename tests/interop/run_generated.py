@@ -68,7 +68,7 @@ class State:
         self.done.append(number)
         if differences:
             self.failed[str(number)] = differences
-        for name in ("tables", "rows", "keys_in_index", "comparisons"):
+        for name in ("tables", "rows", "keys_in_index", "comparisons", "secondary"):
             setattr(self.figures, name, getattr(self.figures, name) + getattr(figures, name))
         self.figures.steps.update(figures.steps)
         self.figures.shapes.update(figures.shapes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hudi_judge import findings, metadata_partitions, options_without_index, writer_options
 from interop_cells import Cell, Ledger
-from test_reshard import split_only
+from table_cases import begin_reshard
 
 from keymark import Table
 
@@ -54,7 +54,7 @@ def test_hudi_reads_it_writes_it_and_compacts_it(hudi, tmp_path):
 @pytest.mark.share("1.1.1")
 @pytest.mark.spark
 @pytest.mark.slow
-def test_fewer_shards_and_more_again(hudi, tmp_path, monkeypatch):
+def test_fewer_shards_and_more_again(hudi, tmp_path):
     root = tmp_path / "t"
     ledger = Ledger(CELL)
     table = CELL.create(root)
@@ -62,7 +62,7 @@ def test_fewer_shards_and_more_again(hudi, tmp_path, monkeypatch):
     table.reshard_index(6)
 
     # What a writer adds between split and switch is dealt out in log blocks.
-    split_only(table, 4, monkeypatch)
+    begin_reshard(table, 4)
     writer = Table.open(str(root), options=CELL.options)
     writer.upsert(ledger.put(range(30, 80), 2))
     writer.upsert(ledger.put(range(70, 90), 3))
@@ -91,13 +91,13 @@ def test_fewer_shards_and_more_again(hudi, tmp_path, monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_hudi_takes_a_switch_back_that_is_pending(hudi, tmp_path, monkeypatch):
+def test_hudi_takes_a_switch_back_that_is_pending(hudi, tmp_path):
     root = tmp_path / "t"
     ledger = Ledger(CELL)
     table = CELL.create(root)
     table.bulk_insert(ledger.put(range(60), 1))
     table.reshard_index(4)
-    split_only(table, 2, monkeypatch)
+    begin_reshard(table, 2)
     hudi.write(root, ledger.put(range(30, 90), 2), "upsert", writer_options(hudi, root))
     assert_exact(hudi, root, ledger, 4)
     assert Table.open(str(root), options=CELL.options).reshard_index(2).after == 2

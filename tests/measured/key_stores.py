@@ -1,12 +1,18 @@
 """What an index of keys costs in several stores: compact, record (HFiles) and RocksDB.
 
     python tests/measured/key_stores.py --out DIR [--keys 100000000] [--stores compact,record,...]
+    python tests/measured/key_stores.py --out DIR --keys 1000000000 --remove
 
-Keys and file groups are those of the dataset `trips`, 20,000 file groups, no base files. All stores
-are asked the same keys in turns, each time by a new handle, cold (out of the system's cache) and
-warm. Making keys is not counted. Every answer is compared with the generator: of a key that is
-there one must be right; all others are false, as are all of absent keys. DIR/key_stores.json has
-all figures. A store that is there is asked again. RocksDB needs `pip install rocksdict`.
+Keys and file groups are those of the dataset `trips`, 20,000 file groups, no base files. Each store
+is built and asked in processes of its own, so that memory is that of one. All stores are asked the
+same keys in turns, cold (out of the system's cache) and warm; with --remove one store after the
+other, each removed once it is measured. The canary, a small fixed load, runs between. Making keys
+is not counted. Every answer is compared with the generator: of a key that is there one must be
+right; all others are false, as are all of absent keys.
+
+DIR/key_stores-<keys>.json has all figures, and the chart beside it shows them. What is in it is not
+done again: the same command goes on where it was stopped. RocksDB needs
+`pip install rocksdict==0.3.29`.
 """
 
 # ruff: noqa: T201
@@ -16,23 +22,31 @@ import argparse
 import json
 import os
 import resource
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.figure import Figure
 
 from keymark import Table
 from keymark.datasets.generate.mappings import Mappings
 from keymark.datasets.generate.rows import make_rows
 from keymark.datasets.specs.spec import load_spec
+from keymark.harness.measure.canary import Canary
+from keymark.harness.store.results import Beat
 from keymark.harness.tables.key_text import encode_keys
-from keymark.reports.stats.statistics import summarize
+from keymark.indexes.installed import color_of
+from keymark.reports.stats.statistics import Summary, summarize
 from keymark.table.format.compact.reader import CompactFile
 from keymark.table.format.compact.writer import CompactWriter, hashes_of
 from keymark.table.storage.local_storage import LocalStorage
@@ -40,6 +54,8 @@ from keymark.table.storage.local_storage import LocalStorage
 GROUPS, BATCH, ASKED, TURNS = 20_000, 2_000_000, 400_000, 5
 # Keys that RocksDB's builder sorts at once; it makes them anew for each such part.
 SORTED = 60_000_000
+WARM_KEYS = 16
+"""Asked before those that count: a process compiles or loads its loops then."""
 
 Rows = npt.NDArray[np.int64]
 Groups = npt.NDArray[np.int32]
@@ -146,7 +162,7 @@ def rocksdb_options(bloom: bool) -> Any:
     try:
         import rocksdict
     except ImportError:
-        raise SystemExit("RocksDB needs `pip install rocksdict`") from None
+        raise SystemExit("RocksDB needs `pip install rocksdict==0.3.29`") from None
     options = rocksdict.Options(raw_mode=True)
     if bloom:
         blocks = rocksdict.BlockBasedOptions()
@@ -244,16 +260,32 @@ def forget(path: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def measure(source: Source, path: Path, ask: Asker, turn: int, *, present: bool) -> dict[str, Any]:
+def peak_bytes() -> int:
+    """Most memory that this process had; pages of files that it maps are counted, too."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def build(source: Source, path: Path, builder: Builder) -> dict[str, float]:
+    """Make a store, whole or not at all."""
+    new, clock = path.with_name(f"{path.name}.new"), Clock()
+    for left in path.parent.glob(f"{new.name}*"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    builder(new, source, clock)
+    new.rename(path)
+    return {"build_s": clock.seconds, "peak_bytes": peak_bytes()}
+
+
+def ask(source: Source, path: Path, asker: Asker, turn: int, *, present: bool) -> dict[str, Any]:
     """Look keys up cold, then warm; seconds, and false answers."""
     mappings = source.mappings
     numbers = mappings.sample(turn, ASKED) if present else mappings.absent(turn, ASKED)
     keys, groups = source.keys(numbers)
+    asker(path, keys.slice(0, WARM_KEYS))
     forget(path)
-    took: dict[str, Any] = {"present": present, "turn": turn}
+    took: dict[str, Any] = {}
     for state in ("cold", "warm"):
         clock = Clock()
-        rows, found = clock.time(ask, path, keys)
+        rows, found = clock.time(asker, path, keys)
         took[f"{state}_s"] = clock.seconds
         right = np.zeros(len(keys), bool)
         if present:
@@ -261,50 +293,158 @@ def measure(source: Source, path: Path, ask: Asker, turn: int, *, present: bool)
             if not right.all():
                 raise SystemExit(f"{path.name}: {int((~right).sum())} keys were not found")
         took["false"] = len(rows) - int(right.sum())
-    return took
+    return {**took, "peak_bytes": peak_bytes()}
 
 
-def main() -> None:
-    """Build the stores that are not there, and ask them in turns."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def in_process(asked: argparse.Namespace, store: str, *words: str) -> dict[str, Any]:
+    """What a process of its own says of a store."""
+    command = [sys.executable, __file__, f"--out={asked.out}", f"--keys={asked.keys}"]
+    command += [f"--stores={store}", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def one_part(asked: argparse.Namespace) -> None:
+    """What such a process does."""
+    source, path = Source.of(asked.keys), asked.out / f"{asked.stores}-{asked.keys}"
+    builder, asker = stores(source)[asked.stores]
+    if asked.role == "build":
+        print(json.dumps(build(source, path, builder)))
+    else:
+        present = asked.role == "present"
+        print(json.dumps(ask(source, path, asker, asked.turn, present=present)))
+
+
+@dataclass
+class Figures:
+    """All that was measured, kept in a file."""
+
+    path: Path
+    known: dict[str, Any] = field(default_factory=lambda: {"stores": {}, "beats": []})
+
+    def __post_init__(self) -> None:
+        if self.path.exists():
+            self.known = json.loads(self.path.read_text())
+
+    def of(self, store: str) -> dict[str, Any]:
+        """Those of a store."""
+        found: dict[str, Any] = self.known["stores"].setdefault(store, {"asked": {}})
+        return found
+
+    def append_beat(self, beat: Beat) -> None:
+        """What the canary saw."""
+        self.known["beats"].append(beat.model_dump())
+
+    def save(self) -> None:
+        """Keep them."""
+        self.path.with_suffix(".new").write_text(json.dumps(self.known, indent=1))
+        self.path.with_suffix(".new").replace(self.path)
+
+
+def measure(asked: argparse.Namespace, figures: Figures) -> None:
+    """Build and ask what the figures lack."""
+    canary = Canary(
+        figures,  # type: ignore[arg-type]  of a run folder it wants this method only
+        asked.out,
+        threads=os.cpu_count() or 1,
+        clock=time.perf_counter,
+    )
+    chosen = asked.stores.split(",")
+    parts = [f"{turn} {kind}" for turn in range(asked.turns) for kind in ("present", "absent")]
+    for group in [[name] for name in chosen] if asked.remove else [chosen]:
+        left = [name for name in group if not figures.of(name)["asked"].keys() >= set(parts)]
+        for name in left:
+            path = asked.out / f"{name}-{asked.keys}"
+            if not path.exists():
+                canary.beat(f"{name} build")
+                figures.of(name).update(in_process(asked, name, "--role=build"))
+            size = sum(each.stat().st_size for each in files_of(path))
+            figures.of(name)["bytes_a_key"] = size / asked.keys
+            figures.save()
+            built = figures.of(name).get("build_s", float("nan"))
+            print(f"{name}: built in {built:.0f} s, {size / asked.keys:.2f} B a key", flush=True)
+        for number, part in enumerate(parts):
+            for name in left if number % 2 else left[::-1]:
+                if part not in figures.of(name)["asked"]:
+                    turn, kind = part.split()
+                    canary.beat(f"{name} {part}")
+                    words = (f"--role={kind}", f"--turn={turn}")
+                    figures.of(name)["asked"][part] = in_process(asked, name, *words)
+                    figures.save()
+        for name in group if asked.remove else ():
+            shutil.rmtree(asked.out / f"{name}-{asked.keys}", ignore_errors=True)
+
+
+def summaries(figures: Figures, store: str) -> Iterator[tuple[str, str, Summary, int]]:
+    """present or absent, cold or warm; seconds; false answers."""
+    asked = figures.of(store)["asked"]
+    for kind in ("present", "absent"):
+        turns = [took for part, took in asked.items() if part.endswith(kind)]
+        for state in ("cold", "warm"):
+            seconds = summarize([took[f"{state}_s"] for took in turns])
+            yield kind, state, seconds, sum(took["false"] for took in turns)
+
+
+def tell(figures: Figures, names: list[str]) -> None:
+    """A line for each figure."""
+    for name in names:
+        for kind, state, found, false in summaries(figures, name):
+            print(
+                f"{name}, {kind}, {state}: {found.median:.2f} s "
+                f"({found.low:.2f} to {found.high:.2f}), {false} false answers"
+            )
+
+
+def draw_chart(figures: Figures, names: list[str], keys: int) -> None:
+    """Bytes a key, time of the build, and lookups with their intervals, as SVG."""
+    panels: dict[str, list[tuple[float, float, float]]] = {"bytes a key": [], "build, s": []}
+    for name in names:
+        known = figures.of(name)
+        panels["bytes a key"].append((known["bytes_a_key"],) * 3)
+        panels["build, s"].append((known.get("build_s", 0.0),) * 3)
+        for kind, state, found, _ in summaries(figures, name):
+            title = f"{ASKED:,} {kind} keys, {state}, s"
+            panels.setdefault(title, []).append((found.median, found.low, found.high))
+    with mpl.rc_context({"svg.hashsalt": "keymark", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(9, 6), layout="constrained")
+        figure.suptitle(f"{keys:,} keys in {GROUPS:,} file groups")
+        for axes, (title, values) in zip(figure.subplots(3, 2).flat, panels.items(), strict=True):
+            middle, low, high = np.array(values).T
+            colors = [color_of(name.partition("_")[0]) for name in names]
+            axes.barh(names, middle, xerr=[middle - low, high - middle], color=colors)
+            axes.invert_yaxis()
+            axes.set_title(title, loc="left")
+            axes.bar_label(axes.containers[-1], fmt="{:,.2f}", padding=3)
+            axes.margins(x=0.2)
+        figure.savefig(figures.path.with_suffix(".svg"), metadata={"Date": None})
+
+
+def main(words: list[str] | None = None) -> None:
+    """Build the stores, ask them in turns, tell and draw; or do one part of that."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keys", type=int, default=100_000_000)
     parser.add_argument("--stores", default="compact,record,record_64k,rocksdb,rocksdb_bloom")
-    asked = parser.parse_args()
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--remove", action="store_true", help="each store once it is measured")
+    parser.add_argument("--role", choices=("all", "build", "present", "absent"), default="all")
+    parser.add_argument("--turn", type=int, default=0, help="of a process for one part")
+    asked = parser.parse_args(words)
+    if asked.role != "all":
+        one_part(asked)
+        return
     asked.out.mkdir(parents=True, exist_ok=True)
-    source = Source.of(asked.keys)
-    known = stores(source)
-    chosen = asked.stores.split(",")
-    told = asked.out / f"key_stores-{asked.keys}.json"
-    figures: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
-    for name in chosen:
-        path = asked.out / f"{name}-{asked.keys}"
-        if not path.exists():
-            clock = Clock()
-            known[name][0](path, source, clock)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            figures[name] = {"build_s": clock.seconds, "peak_bytes": peak, "asked": []}
-        size = sum(each.stat().st_size for each in files_of(path))
-        figures[name]["bytes_a_key"] = size / asked.keys
-        told.write_text(json.dumps(figures, indent=1))
-        print(f"{name}: built in {figures[name]['build_s']:.0f} s, {size / asked.keys:.2f} B a key")
-    for turn in range(TURNS):
-        for present in (True, False):
-            for name in chosen if turn % 2 else chosen[::-1]:
-                path = asked.out / f"{name}-{asked.keys}"
-                took = measure(source, path, known[name][1], turn, present=present)
-                figures[name]["asked"].append(took)
-                told.write_text(json.dumps(figures, indent=1))
-    for name in chosen:
-        for present in (True, False):
-            turns = [each for each in figures[name]["asked"] if each["present"] == present]
-            for state in ("cold", "warm"):
-                found = summarize([each[f"{state}_s"] for each in turns])
-                false = sum(each["false"] for each in turns)
-                print(
-                    f"{name}, {'present' if present else 'absent'}, {state}: {found.median:.2f} s "
-                    f"({found.low:.2f} to {found.high:.2f}), {false} false answers"
-                )
+    figures = Figures(asked.out / f"key_stores-{asked.keys}.json")
+    measure(asked, figures)
+    figures.save()
+    names = asked.stores.split(",")
+    tell(figures, names)
+    draw_chart(figures, names, asked.keys)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 Each owner has 1 row in 100,000, in files all over the table. Two tables start from the same files,
 one of them with an index on `owner`, and take turns at the same upserts (half of the rows new, the
 others in all files). Each upsert with the index takes longer than the same one without it: what it
-adds is divided by what the record index took in that upsert, its tagging and its writing of
+adds is divided by what the record index took in the one without, its tagging and its writing of
 entries. The turns are enough for runs of the index to be merged. The first turn, which starts
 Spark, is not counted.
 
@@ -118,7 +118,7 @@ def compared(writes: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, A
         Means of both in seconds, and their ratio with the middle 95 % of 10,000 draws of turns.
     """
     added = np.array([turn["with"]["total"] - turn["without"]["total"] for turn in writes])
-    record = np.array([turn["with"]["tag"] + turn["with"]["index"] for turn in writes])
+    record = np.array([turn["without"]["tag"] + turn["without"]["index"] for turn in writes])
     draws = np.random.default_rng(SEED).integers(0, len(writes), (10_000, len(writes)))
     ratios = added[draws].sum(axis=1) / record[draws].sum(axis=1)
     low, high = np.quantile(ratios, [0.025, 0.975]).tolist()

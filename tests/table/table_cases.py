@@ -6,12 +6,14 @@ the completed commits, `left_over` the files that nothing names, `by_hudi_rs` as
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import tarfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,6 +69,19 @@ def create(path: Path, options: dict[str, str] | None = None, **changes: Any) ->
     identity = {"name": "t", "record_key": "k", "partition_path": "p", "ordering": "ts", **changes}
     given = {**SHARDS, **SMALL_BLOOMS, **(options or {})}
     return Table.create(str(path), options=given, **identity)
+
+
+class CutOffError(Exception):
+    """Raised between the split of a re-sharding and its switch."""
+
+
+def begin_reshard(table: Any, shards: int) -> None:
+    """Do all of a re-sharding but the switch."""
+    from keymark.table.services.index.reshard import Resharder
+
+    stop = mock.patch.object(Resharder, "_switch", side_effect=CutOffError)
+    with stop, contextlib.suppress(CutOffError):
+        table.reshard_index(shards)
 
 
 def data_rows(table: Any, **reading: Any) -> dict[str, tuple[Any, ...]]:

@@ -14,13 +14,12 @@ import pytest
 from faults import DEAD, Killed, every_fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_cases import create, data_rows, rows
+from table_cases import begin_reshard, create, data_rows, rows
 from test_reshard import (
     assert_exact,
     copies_of,
     filled,
     shard_count,
-    split_only,
     stored,
     write_meanwhile,
 )
@@ -168,10 +167,10 @@ def test_up_and_down(tmp_path_factory, numbers, seed):
         assert_hudi_reads_it(root, groups)
 
 
-def test_writers_go_on(tmp_path, monkeypatch):
+def test_writers_go_on(tmp_path):
     """What they write between split and switch counts for Hudi, too: by its own instants."""
     table = filled(tmp_path / "t", 6)
-    split_only(table, 4, monkeypatch)
+    begin_reshard(table, 4)
     writer = Table.open(str(tmp_path / "t"))
     assert shard_count(writer) == 6
     assert_exact(writer)
@@ -186,12 +185,12 @@ def test_writers_go_on(tmp_path, monkeypatch):
     assert_hudi_reads_it(tmp_path / "t", 3)
 
 
-def test_a_delta_commit_follows_the_switch(tmp_path, monkeypatch):
+def test_a_delta_commit_follows_the_switch(tmp_path):
     """Hudi's compaction must find none but earlier instants."""
     for writes in (0, 1):
         root = tmp_path / str(writes)
         table = filled(root, 4)
-        split_only(table, 2, monkeypatch)
+        begin_reshard(table, 2)
         write_on(Table.open(str(root)), writes)
         done = Table.open(str(root)).reshard_index(2)
         latest = max(path.name.split(".")[0] for path in (root / TIMELINE).glob("*.deltacommit"))
@@ -240,10 +239,10 @@ def test_who_began_to_read_before_the_switch(tmp_path):
     assert_exact(Table.open(str(root)), expected)
 
 
-def test_given_up(tmp_path, monkeypatch):
+def test_given_up(tmp_path):
     table = filled(tmp_path / "t", 4)
     before = stored(tmp_path)
-    split_only(table, 2, monkeypatch)
+    begin_reshard(table, 2)
     write_on(Table.open(str(tmp_path / "t")), 1)
     written = stored(tmp_path)
     assert any("re-sharded to 2" in line for line in table.check().pending)
@@ -258,7 +257,7 @@ def test_given_up(tmp_path, monkeypatch):
 def test_a_plan_that_is_gone_leaves_nothing(tmp_path, monkeypatch):
     """It died after blocks were dealt out, and somebody deleted its folder."""
     table = filled(tmp_path / "t", 4)
-    split_only(table, 2, monkeypatch)
+    begin_reshard(table, 2)
     instant = load_plan(table.storage).instant
     write_on(Table.open(str(tmp_path / "t")), 1)
     with monkeypatch.context() as patched:
@@ -274,10 +273,10 @@ def test_a_plan_that_is_gone_leaves_nothing(tmp_path, monkeypatch):
     assert_hudi_reads_it(tmp_path / "t", 4)
 
 
-def test_a_commit_from_before_the_plan_starts_it_anew(tmp_path, monkeypatch):
+def test_a_commit_from_before_the_plan_starts_it_anew(tmp_path):
     """Only another program can complete one: its blocks would be older than the switch."""
     table = filled(tmp_path / "t", 4)
-    split_only(table, 2, monkeypatch)
+    begin_reshard(table, 2)
     plan = load_plan(table.storage)
     write_on(Table.open(str(tmp_path / "t")), 1)
     shards = TableState.load(table.storage).metadata.shards(RECORD_INDEX)
@@ -352,13 +351,13 @@ def test_a_commit_from_before_the_switch_is_rolled_back(tmp_path):
     assert_hudi_reads_it(root, 2)
 
 
-def test_a_savepoint_from_before_the_switch_is_restored(tmp_path, monkeypatch):
+def test_a_savepoint_from_before_the_switch_is_restored(tmp_path):
     root = tmp_path / "t"
     table = filled(root, 4)
     expected = data_rows(table)
     saved = table.savepoint()
     table.upsert(rows([2, 70, 71], ts=9, value="z"))
-    split_only(table, 2, monkeypatch)
+    begin_reshard(table, 2)
     Table.open(str(root)).upsert(rows([3, 72], ts=10))
     table.reshard_index(2)
     table.delete(["k9"])

@@ -132,6 +132,49 @@ def test_a_key_opens_the_file_that_holds_it(tmp_path, monkeypatch):
     assert read == [1, 1, 1]
 
 
+def test_a_value_of_a_secondary_index_opens_the_files_that_hold_it(tmp_path, monkeypatch):
+    read = files_read(monkeypatch)
+    table = create(tmp_path / "t", {MOVES: "true"})
+    table.upsert(rows(range(30)))
+    table.build_secondary("v")
+    table.upsert(rows([4], partition="p9", value="moved "))
+    table.delete(["k5"])
+    con = duckdb.connect()
+    asked = {
+        "v = 'moved k4'": (pl.col("v") == "moved k4", ["k4"], 1),
+        "v IN ('vk3', 'vk5', 'vk7')": (pl.col("v").is_in(["vk3", "vk5", "vk7"]), ["k3", "k7"], 2),
+        "v >= 'vk8' AND v < 'vk9'": (
+            (pl.col("v") >= "vk8") & (pl.col("v") < "vk9"),
+            ["k8"],
+            1,
+        ),
+        "v = 'vk4'": (pl.col("v") == "vk4", [], 0),
+        "v IS NULL": (pl.col("v").is_null(), [], 0),
+    }
+    for where, (expression, keys, files) in asked.items():
+        found = keymark.duckdb.read(con, table, where).project("k").order("k").fetchall()
+        assert [key for (key,) in found] == keys, where
+        frame = keymark.polars.scan(table).filter(expression).select("k").sort("k").collect()
+        assert frame["k"].to_list() == keys, where
+        assert read == [files, files], where
+        assert len(table.files(where)) == files
+        read.clear()
+
+
+def test_an_older_snapshot_is_read_by_a_secondary_index(tmp_path, monkeypatch):
+    read = files_read(monkeypatch)
+    table = create(tmp_path / "t", {"keymark.secondary.columns": "v"})
+    first = table.upsert(rows(range(9), value="old ")).instant
+    table.upsert(rows([2], value="new "))
+    con = duckdb.connect()
+    found = keymark.duckdb.read(con, table, "v = 'old k2'", as_of=first)
+    assert found.count("*").fetchall() == [(1,)]
+    frame = keymark.polars.scan(table, as_of=first).filter(pl.col("v") == "old k2").collect()
+    assert frame["k"].to_list() == ["k2"]
+    assert keymark.duckdb.read(con, table, "v = 'old k2'").count("*").fetchall() == [(0,)]
+    assert read == [1, 1, 0]
+
+
 def test_all_readers_have_the_same_rows_and_columns(tmp_path):
     table = create(tmp_path / "t", {})
     table.upsert(rows(range(20)))

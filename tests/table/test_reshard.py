@@ -13,7 +13,7 @@ import pytest
 from faults import DEAD, FULL, FaultStorage, Killed, every_fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_cases import create, data_rows, rows, unpack
+from table_cases import begin_reshard, create, data_rows, rows, unpack
 
 from keymark import Table, cli
 from keymark.table.errors import (
@@ -127,22 +127,6 @@ def test_without_a_record_index(tmp_path):
         table.reshard_index(4)
 
 
-class CutOffError(Exception):
-    """Raised between the split and the switch."""
-
-
-def split_only(table, groups, monkeypatch):
-    """Do the split, and stop before the switch."""
-    with monkeypatch.context() as patched:
-
-        def stop(*_):
-            raise CutOffError
-
-        patched.setattr(reshard.Resharder, "_switch", stop)
-        with pytest.raises(CutOffError):
-            table.reshard_index(groups)
-
-
 def write_meanwhile(writer, rounds):
     """Changes of which the order counts; the rows after them."""
     for ts in range(3, 3 + rounds):
@@ -154,10 +138,10 @@ def write_meanwhile(writer, rounds):
     return data_rows(writer)
 
 
-def test_writers_go_on(tmp_path, monkeypatch):
+def test_writers_go_on(tmp_path):
     """What they write between split and switch is in the new file groups; order counts."""
     table = filled(tmp_path / "t")
-    split_only(table, 6, monkeypatch)
+    begin_reshard(table, 6)
     writer = Table.open(str(tmp_path / "t"))
     assert shard_count(writer) == 2
     assert_exact(writer)
@@ -171,9 +155,9 @@ def test_writers_go_on(tmp_path, monkeypatch):
     assert_exact(fresh)
 
 
-def test_while_it_lasts_the_metadata_table_is_not_compacted(tmp_path, monkeypatch):
+def test_while_it_lasts_the_metadata_table_is_not_compacted(tmp_path):
     table = filled(tmp_path / "t", 2, **{"hoodie.metadata.compact.max.delta.commits": "1"})
-    split_only(table, 4, monkeypatch)
+    begin_reshard(table, 4)
     slices = dict(load_plan(table.storage).slices)
     writer = Table.open(
         str(tmp_path / "t"), options={"hoodie.metadata.compact.max.delta.commits": "1"}
@@ -201,10 +185,10 @@ def _shards(table):
     return TableState.load(table.storage).metadata.shards(RECORD_INDEX)
 
 
-def test_given_up(tmp_path, monkeypatch):
+def test_given_up(tmp_path):
     table = filled(tmp_path / "t")
     before = stored(tmp_path)
-    split_only(table, 8, monkeypatch)
+    begin_reshard(table, 8)
     assert stored(tmp_path) != before
     table.abort_reshard()
     assert stored(tmp_path) == before
@@ -215,7 +199,7 @@ def test_given_up(tmp_path, monkeypatch):
 
 def test_a_compaction_of_another_program_starts_it_anew(tmp_path, monkeypatch):
     table = filled(tmp_path / "t")
-    split_only(table, 4, monkeypatch)
+    begin_reshard(table, 4)
     before = load_plan(table.storage)
     writer = Table.open(str(tmp_path / "t"))
     writer.upsert(rows([9], ts=9))
@@ -228,10 +212,10 @@ def test_a_compaction_of_another_program_starts_it_anew(tmp_path, monkeypatch):
     assert_exact(Table.open(str(tmp_path / "t")))
 
 
-def test_a_program_that_takes_the_instant_back_starts_it_anew(tmp_path, monkeypatch):
+def test_a_program_that_takes_the_instant_back_starts_it_anew(tmp_path):
     """As Apache Hudi does with whatever is pending in the metadata table when it writes."""
     table = filled(tmp_path / "t")
-    split_only(table, 4, monkeypatch)
+    begin_reshard(table, 4)
     before = load_plan(table.storage)
     plan = tmp_path / "t" / RESHARD
     shutil.move(plan, tmp_path / "plan")
@@ -245,9 +229,9 @@ def test_a_program_that_takes_the_instant_back_starts_it_anew(tmp_path, monkeypa
     assert_exact(Table.open(str(tmp_path / "t")))
 
 
-def test_a_pending_instant_of_hudi_postpones_it(tmp_path, monkeypatch):
+def test_a_pending_instant_of_hudi_postpones_it(tmp_path):
     table = filled(tmp_path / "t")
-    split_only(table, 4, monkeypatch)
+    begin_reshard(table, 4)
     pending = tmp_path / "t/.hoodie/29991231000000000.compaction.requested"
     pending.touch()
     with pytest.raises(UnsupportedTableError, match="29991231000000000 is pending"):
@@ -295,9 +279,9 @@ def test_the_plan_that_a_death_right_after_the_switch_left_goes_with_the_next_co
     assert_exact(table)
 
 
-def test_a_damaged_plan_is_named(tmp_path, monkeypatch):
+def test_a_damaged_plan_is_named(tmp_path):
     table = filled(tmp_path / "t")
-    split_only(table, 4, monkeypatch)
+    begin_reshard(table, 4)
     (tmp_path / "t" / RESHARD / "plan.json").write_text("{")
     with pytest.raises(CorruptFileError, match=r"plan\.json.*re-sharding"):
         table.reshard_index(4)
@@ -331,9 +315,9 @@ def test_a_table_of_hudis(tmp_path):
     assert_exact(Table.open(str(root)), expected)
 
 
-def test_an_unfinished_file_group_without_a_plan_is_damage(tmp_path, monkeypatch):
+def test_an_unfinished_file_group_without_a_plan_is_damage(tmp_path):
     table = filled(tmp_path / "t")
-    split_only(table, 4, monkeypatch)
+    begin_reshard(table, 4)
     instant = load_plan(table.storage).instant
     for path in (tmp_path / "t" / METADATA / ".hoodie").glob(f"{instant}.*"):
         path.unlink()
@@ -377,15 +361,23 @@ def test_auto_takes_bytes_growth_and_cores_into_account(tmp_path, monkeypatch):
     assert Table.open(str(tmp_path / "t")).reshard_index(None).after == 12
 
 
-def test_shards_that_are_too_large_are_told_of_once(tmp_path):
+WRITES = {
+    "bulk_insert": lambda table: table.bulk_insert(rows([60])),
+    "upsert": lambda table: table.upsert(rows([1], ts=9)),
+    "delete": lambda table: table.delete(["k1"]),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_tells_once_of_shards_that_are_too_large(tmp_path, write):
     filled(tmp_path / "t")
     small = {"hoodie.metadata.record.index.max.filegroup.size": "1000"}
     table = Table.open(str(tmp_path / "t"), options=small)
     with pytest.warns(TableWarning, match=r"reshard .*t --shards auto"):
-        table.lookup(["k1"])
+        WRITES[write](table)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table.lookup(["k1"])
+        table.upsert(rows([61]))
 
 
 AUTOMATIC = {
@@ -397,8 +389,7 @@ AUTOMATIC = {
 def test_a_write_reshards_what_it_finds_too_large(tmp_path):
     filled(tmp_path / "t")
     table = Table.open(str(tmp_path / "t"), options=AUTOMATIC)
-    with pytest.warns(TableWarning, match="--shards auto"):
-        table.upsert(rows([1], ts=9))
+    table.upsert(rows([1], ts=9))
     grown = shard_count(table)
     assert grown > 2
     assert max(shard.slice.size for shard in _shards(table)) <= 20000

@@ -39,11 +39,11 @@ def count_first_bytes(words: _Words, counts: _Numbers) -> None:
 
 @kernel
 def deal_out(hashes: _Words, groups: _Groups, bits: int, places: _Numbers, out: _Words) -> None:
-    """Put hashes, the ends of which make room for file groups, at the next place of their part.
+    """Put hashes, the ends of which make room for numbers, at the next place of their part.
 
     Args:
         hashes: of keys.
-        groups: the number of the file group of each.
+        groups: the number of each: of its file group, and of its stretch of rows.
         bits: of such a number.
         places: by first byte; moved on.
         out: receives the second to eighth byte of each hash, its end replaced by the group.
@@ -170,12 +170,12 @@ def find(hashes: _Words, bits: int, file: Any, rows: _Numbers, groups: _Groups) 
 
     Args:
         hashes: of keys, best in order.
-        bits: of a file group's number.
+        bits: of the number of a file group and a stretch.
         file: the directory (of each block the place of its first entry among those of the pages,
             and the end), pages, and by page a mark that is set where one of its entries is looked
             at.
         rows: receives of each candidate the place of its hash, as far as there is room.
-        groups: likewise receives the numbers of file groups.
+        groups: likewise receives these numbers.
 
     Returns:
         How many candidates there are, and how many of the hashes they are of: all, unless there

@@ -30,7 +30,9 @@ from keymark.table.format.compact.writer import (
     MOST_GROUPS,
     PARTS,
     SPARSE,
+    STRETCH_BITS,
     TRAILER,
+    UNKNOWN_STRETCH,
     Words,
     checksum_of,
     directory_size,
@@ -53,11 +55,24 @@ class Candidates:
 
     Attributes:
         rows: of each candidate the place of its hash among those asked for.
-        groups: the number of its file group.
+        places: the number of its file group, and the stretch of rows in which the key was when it
+            came there.
     """
 
     rows: _Numbers
-    groups: npt.NDArray[np.int32]
+    places: npt.NDArray[np.int32]
+
+    @property
+    def groups(self) -> npt.NDArray[np.int32]:
+        """The number of the file group of each."""
+        found: npt.NDArray[np.int32] = self.places >> STRETCH_BITS
+        return found
+
+    @property
+    def stretches(self) -> npt.NDArray[np.int32]:
+        """The stretch of each; UNKNOWN_STRETCH for any."""
+        found: npt.NDArray[np.int32] = self.places & UNKNOWN_STRETCH
+        return found
 
 
 @dataclass(slots=True)
@@ -67,7 +82,7 @@ class CompactFile:
     Attributes:
         source: its bytes.
         entries: how many there are.
-        bits: of the number of a file group.
+        bits: of the number of a file group and of a stretch.
         count: how many file groups have a name.
     """
 
@@ -99,7 +114,8 @@ class CompactFile:
         entries, count, bits, length, of_directory, of_names, of_head, _ = TRAILER.unpack(tail)
         head = struct.pack("<6Q", entries, count, bits, length, of_directory, of_names)
         start = -(-entries // PAGE_ENTRIES) * PAGE + directory_size(entries)
-        in_range = count <= MOST_GROUPS and 1 <= bits < MOST_GROUPS.bit_length()
+        most = STRETCH_BITS + MOST_GROUPS.bit_length()
+        in_range = count <= MOST_GROUPS and STRETCH_BITS < bits < most
         if checksum_of(head) != of_head or not in_range:
             raise CorruptFileError(source.name, end, "its end is damaged")
         if start + length != end:
@@ -145,17 +161,16 @@ class CompactFile:
             order = np.argsort(hashes)
             for rows, first, pages, proven in self._windows(hashes[order]):
                 part = self._find(hashes[order[rows]], first, pages, proven)
-                found.append(Candidates(order[rows][part.rows], part.groups))
-        groups = np.concatenate([each.groups for each in found])
-        if len(groups) and groups.max() >= self.count:
-            raise CorruptFileError(self.source.name, 0, "an entry of a file group without a name")
-        return Candidates(np.concatenate([each.rows for each in found]), groups)
+                found.append(Candidates(order[rows][part.rows], part.places))
+        places = np.concatenate([each.places for each in found])
+        self._check_places(places)
+        return Candidates(np.concatenate([each.rows for each in found]), places)
 
     def part(self, number: int) -> tuple[Words, _Numbers]:
         """All entries whose hashes have that first byte, as `writer.write_file` takes them.
 
         Returns:
-            Words, in which the bits of the file group are 0; the number of each one's file group.
+            Words, in which the bits of the place are 0; the place of each, as Candidates has it.
 
         Raises:
             CorruptFileError: a page is damaged.
@@ -170,10 +185,13 @@ class CompactFile:
             words = self._all[ends[0] : ends[-1]]
         second = np.repeat(np.arange(PARTS, dtype=np.uint64), np.diff(ends))
         low = np.uint64((1 << self.bits) - 1)
-        groups = (words & low).astype(np.int64)
-        if len(groups) and groups.max() >= self.count:
+        places = (words & low).astype(np.int64)
+        self._check_places(places)
+        return words & ~low | second << _SECOND_SHIFT, places
+
+    def _check_places(self, places: _Numbers | npt.NDArray[np.int32]) -> None:
+        if len(places) and places.max() >> STRETCH_BITS >= self.count:
             raise CorruptFileError(self.source.name, 0, "an entry of a file group without a name")
-        return words & ~low | second << _SECOND_SHIFT, groups
 
     def _entries(self, first: int, end: int) -> Words:
         """Some entries as words, whose first byte is 0."""
@@ -241,7 +259,7 @@ class CompactFile:
         self._check(first, pages, used, proven)
         return Candidates(
             np.concatenate([each.rows for each in found]),
-            np.concatenate([each.groups for each in found]),
+            np.concatenate([each.places for each in found]),
         )
 
     def _read(self, first: int, end: int) -> _Bytes:

@@ -1,4 +1,4 @@
-"""Writes a compact index file from keys and their file groups.
+"""Writes a compact index file from keys, their file groups, and where in these they are.
 
     keys -> hashes -> 256 parts by the first byte, in memory, then in runs on the local disk
     a part -> sorted -> blocks -> pages
@@ -31,9 +31,14 @@ from keymark.table.storage.spool import LocalFile
 
 COMPACT = ".compact"
 """The end of a file's name."""
-MAGIC = b"KMCOMP02"
+MAGIC = b"KMCOMP03"
 TRAILER = struct.Struct("<7Q8s")
 MOST_GROUPS = 1 << 24
+STRETCH_BITS = 5
+STRETCH_ROWS = 2048
+"""Rows of a stretch; those of a page in files of which batches change little."""
+UNKNOWN_STRETCH = (1 << STRETCH_BITS) - 1
+"""Stretches before it come again and again, in turns."""
 PARTS = 256
 BLOCKS = 1 << 16
 # With fewer entries the block of each takes less room than where each block begins.
@@ -54,15 +59,20 @@ def hashes_of(keys: pa.Array | pa.ChunkedArray) -> Words:
     return entry_hashes(text, offsets, _SEED)
 
 
-def group_bits(groups: int) -> int:
-    """How many bits the number of one of so many file groups takes.
+def stretches_of(rows: _Numbers) -> _Numbers:
+    """The stretch of each row of a base file."""
+    return rows // STRETCH_ROWS % UNKNOWN_STRETCH
+
+
+def place_bits(groups: int) -> int:
+    """How many bits the number of one of so many file groups takes, with that of a stretch.
 
     Raises:
         InputError: they are too many.
     """
     if groups > MOST_GROUPS:
         raise InputError(f"{groups:,} file groups, at most {MOST_GROUPS:,} are possible")
-    return max(1, (groups - 1).bit_length())
+    return max(1, (groups - 1).bit_length()) + STRETCH_BITS
 
 
 def directory_size(entries: int) -> int:
@@ -91,18 +101,24 @@ class CompactWriter:
 
     def __init__(self, groups: Sequence[str], *, memory: int = 256 << 20) -> None:
         self._groups = list(groups)
-        self._bits = group_bits(len(groups))
+        self._bits = place_bits(len(groups))
         self._most = max(1, memory // 8)
         self._lots: list[tuple[Words, _Numbers]] = []
         self._held = 0
         self._runs: list[tuple[LocalFile, _Numbers]] = []
 
-    def add(self, keys: pa.Array | pa.ChunkedArray, groups: npt.NDArray[np.int32]) -> None:
+    def add(
+        self,
+        keys: pa.Array | pa.ChunkedArray,
+        groups: npt.NDArray[np.int32],
+        rows: _Numbers | None = None,
+    ) -> None:
         """Add keys.
 
         Args:
             keys: texts without nulls.
             groups: of each the place of its file group among the names.
+            rows: of each its row in the base file; None where that is not known.
 
         Raises:
             InputError: a file group has no name.
@@ -115,7 +131,9 @@ class CompactWriter:
         count_first_bytes(hashes, bounds[1:])
         np.cumsum(bounds, out=bounds)
         words = np.empty(len(hashes), np.uint64)
-        deal_out(hashes, groups, self._bits, bounds[:-1].copy(), words)
+        stretches = UNKNOWN_STRETCH if rows is None else stretches_of(rows)
+        places = (groups.astype(np.int32) << STRETCH_BITS | stretches).astype(np.int32)
+        deal_out(hashes, places, self._bits, bounds[:-1].copy(), words)
         self._lots.append((words, bounds))
         self._held += len(words)
         if self._held >= self._most:
@@ -164,9 +182,10 @@ def write_file(
     Args:
         append: takes the bytes of the file, one behind the other.
         groups: the names of the file groups.
-        bits: of the number of a file group in a word.
+        bits: of a place in a word.
         part: gives the words of all hashes with that first byte: the second to eighth byte of each,
-            its end replaced by the number of its file group. They are sorted in place.
+            its end replaced by the place: number of the file group, and of the stretch of rows.
+            They are sorted in place.
 
     Returns:
         The entries.

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from keymark.indexes.installed import of_key_runs
 from keymark.table.errors import CorruptFileError, MissingFileError, SnapshotExpiredError
 from keymark.table.format.hashes.digest import total
 from keymark.table.index.protocol import load_index, spec_of
@@ -309,8 +310,8 @@ class _Comparison:
             name for name in (FILES, RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS) if name in used
         ]
         names += [f"secondary index on {column}" for column in self.state.config.secondary_columns]
-        if self.state.config.key_runs:
-            names.append(self.index)
+        if runs := self.state.config.key_runs:
+            names.append(of_key_runs(runs).name)
         names.append("commits")
         if RECORD_INDEX not in used:
             names.append("unique keys")

@@ -45,12 +45,14 @@ from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import WriteStat
 from keymark.table.layout.naming import METADATA, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
-from keymark.table.metadata.reader import Shard, largest_shard
+from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.metadata.replaced import settle_replaced
 from keymark.table.metadata.reshard_plan import (
+    PLAN,
     RESHARD,
     ReshardPlan,
+    load_plan,
     resharding,
     save_plan,
     take_over,
@@ -66,6 +68,7 @@ from keymark.table.services.own_instants import free_instant, put_empty_delta
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
+from keymark.table.timeline.timeline import Timeline
 
 _ROUNDS = 5
 _ATTEMPTS = 3
@@ -130,9 +133,10 @@ class Resharder:
 
         Raises:
             InputError: there is no record index, a task has no memory for so many groups at a time,
-                another number is under way, or Apache Hudi compacts the metadata table again and
-                again.
+                another number is under way, another process gave this up, or Apache Hudi compacts
+                the metadata table again and again.
             UnsupportedTableError: Apache Hudi has begun something and not ended it.
+            LockHeldError: another process of this machine is at it.
             CorruptFileError: the index is damaged.
         """
         for _ in range(_ATTEMPTS):
@@ -140,10 +144,16 @@ class Resharder:
             if isinstance(plan, int):
                 return Resharded(before=plan, after=plan, instant=None)
             target = self._target(plan)
-            done = self._split(plan, target)
-            switched = self._switch(plan, target, done)
+            try:
+                with self.storage.hold(PLAN):
+                    switched = self._switch(plan, target, self._split(plan, target))
+            except (CorruptFileError, FileNotFoundError):
+                # To readers, files of a plan that is gone are damage.
+                self._refuse_given_up(plan)
+                raise
             if switched is not None:
                 return switched
+            self._refuse_given_up(plan)
         raise InputError(
             "Apache Hudi compacted the metadata table each time: re-shard while it does not write"
         )
@@ -179,7 +189,7 @@ class Resharder:
                 before=len(shards),
                 after=groups,
                 instant=free_instant(state),
-                slices={s.slice.file_id: s.slice.base_instant_time for s in shards},
+                slices=_slices(shards),
                 read={s.slice.file_id: _instants(s) for s in shards},
                 by_service=self.by_service,
             )
@@ -205,6 +215,17 @@ class Resharder:
                 f"memory for {room} ({TASK_MEMORY}): take a number that has a larger divisor in "
                 f"common with {before}"
             )
+
+    def _refuse_given_up(self, plan: ReshardPlan) -> None:
+        """InputError if another process gave this up; what was put since then is deleted."""
+        with self.hold() as lease:
+            storage = lease.storage
+            times = {instant.time for instant in Timeline.load(storage, METADATA).instants}
+            is_known = plan.instant in times or plan.instant < min(times, default="")
+            if is_known or load_plan(storage) is not None:
+                return
+            take_back_build(storage, load_config(storage), plan.instant, plan.action)
+        raise InputError("another process gave this re-sharding up")
 
     def _target(self, plan: ReshardPlan) -> BuildTarget:
         return BuildTarget(
@@ -244,7 +265,10 @@ class Resharder:
         self, plan: ReshardPlan, target: BuildTarget, done: Sequence[SplitDone]
     ) -> Resharded | None:
         """Catch up, and make the new file groups count; None where the plan no longer holds."""
-        _delete_logs(self.storage, plan)
+        with self.hold() as lease:
+            if resharding(lease.storage) != plan:
+                return None
+            _delete_logs(lease.storage, plan)
         caught = _CaughtUp(
             read={name: set(times) for name, times in plan.read.items()},
             stats=[],
@@ -252,7 +276,7 @@ class Resharder:
         )
         for _ in range(_ROUNDS):
             shards = _shards(TableState.load(self.storage))
-            if not self._catch_up(plan, target, caught, shards):
+            if _slices(shards) != plan.slices or not self._catch_up(plan, target, caught, shards):
                 break
         with self.hold() as lease:
             state = TableState.load(lease.storage)
@@ -358,8 +382,10 @@ def _delete_logs(storage: Storage, plan: ReshardPlan) -> None:
 
 
 def outgrown(state: TableState, options: Options) -> bool:
-    """Whether a shard of the record index has passed Hudi's largest size."""
-    return largest_shard(_shards(state)) > group_sizing(options).group_bytes
+    """Whether a shard of the record index, if there is one, has passed Hudi's largest size."""
+    if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
+        return False
+    return state.metadata.largest_slice(RECORD_INDEX) > group_sizing(options).group_bytes
 
 
 def suitable(shards: Sequence[Shard], options: Options, cores: int) -> int:
@@ -396,8 +422,7 @@ def _still_holds(storage: Storage, plan: ReshardPlan, shards: Sequence[Shard]) -
     Nor may a commit with an instant before the plan's have been completed since: archiving, which
     goes by the instant of the switch, could pass it while its blocks are still read.
     """
-    present = {shard.slice.file_id: shard.slice.base_instant_time for shard in shards}
-    if present != dict(plan.slices):
+    if _slices(shards) != plan.slices:
         return False
     unread = (set(_instants(shard)) - set(plan.read[shard.slice.file_id]) for shard in shards)
     if any(time < plan.instant for times in unread for time in times):
@@ -405,6 +430,11 @@ def _still_holds(storage: Storage, plan: ReshardPlan, shards: Sequence[Shard]) -
     done = (_load_done(storage, n) for n in range(math.gcd(plan.before, plan.after)))
     stats = [stat for each in done if each is not None for stat in each.stats]
     return all(storage.exists(f"{METADATA}/{stat.path}") for stat in stats)
+
+
+def _slices(shards: Sequence[Shard]) -> dict[str, str]:
+    """Base instant of each file group, by file id."""
+    return {shard.slice.file_id: shard.slice.base_instant_time for shard in shards}
 
 
 def _instants(shard: Shard) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.writer import HFileWriter
 from keymark.table.format.log.block import BlockType, LogBlock
 from keymark.table.format.log.deletes import decode_deletes, encode_deletes
+from keymark.table.format.log.reader import read_blocks
 from keymark.table.format.log.writer import empty_delete_block
 from keymark.table.index.build.target import BuildTarget, base_stat, put_base
 from keymark.table.layout.model import BaseFile, FileSlice, LogFile, WriteStat
@@ -113,17 +114,27 @@ class DealTask:
 def deal(task: DealTask) -> tuple[DeltaStat, ...]:
     """Put a log file for each new file group that a block has entries of; in the blocks' order.
 
-    Each part of a block keeps the block's instant: by it readers tell whether the part counts.
+    Each part of a block keeps the block's instant: by it readers tell whether the part counts. The
+    files are read back.
+
+    Raises:
+        CorruptFileError: a key lies in a file group that is not its own, or the new files do not
+            hold what the blocks do.
     """
     logs: dict[int, _Log] = {}
+    before = Digest()
     for shard, instants in task.sources:
         for block in shard.blocks:
             if block.instant_time in instants:
-                _deal_block(task, block, logs)
-    return tuple(
+                before = before.plus(_deal_block(task, block, logs))
+    stats = tuple(
         _update(task, number, task.target.instant).put(log.data.content(), log.records)
         for number, log in sorted(logs.items())
     )
+    if (after := total([_changes_of(task.target, stat) for stat in stats])) != before:
+        detail = f"new log files hold {after.count} changes, the old ones {before.count}"
+        raise CorruptFileError(f"{METADATA}/{task.target.partition}", 0, f"{detail}, or others")
+    return stats
 
 
 @dataclass(slots=True)
@@ -134,7 +145,8 @@ class _Log:
     records: int = 0
 
 
-def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, _Log]) -> None:
+def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, _Log]) -> Digest:
+    """Add the parts of a block to the log files; the digest of all its changes."""
     target = task.target
     if block.type is BlockType.DELETE:
         keys = decode_deletes(block.content(), block.source.name)
@@ -142,11 +154,13 @@ def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, _Log]) -> None:
             log, update = _log(task, number, logs), _update(task, number, block.instant_time)
             update.add_block(log.data, BlockType.DELETE, encode_deletes(mine, target.partition))
             log.records += len(mine)
-        return
-    source = HFileReader(block.source, offset=block.content_offset, length=block.content_length)
+        return _digest(keys, keys)
+    before = Digest()
     for part in _parts(target, task.numbers):
         writers: dict[int, HFileWriter] = {}
-        for keys, values in source.scan():
+        before = Digest()
+        for keys, values in _hfile_of(block).scan():
+            before = before.plus(_digest(keys, values))
             for number, mine, theirs in _dealt(keys, values, target, task.numbers):
                 if number in part:
                     writer = writers.setdefault(number, _writer(target, len(part)))
@@ -156,6 +170,25 @@ def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, _Log]) -> None:
             cells = writer.close(file_info=update.file_info)
             update.add_block(log.data, BlockType.HFILE_DATA, cells)
             log.records += writer.entry_count
+    return before
+
+
+def _changes_of(target: BuildTarget, stat: DeltaStat) -> Digest:
+    """The digest of the changes in a log file. Of a delete, its key is the value, too."""
+    found = Digest()
+    source = target.storage.open(f"{METADATA}/{stat.path}")
+    for block in read_blocks(source, complete=True):
+        if block.type is BlockType.DELETE:
+            keys = decode_deletes(block.content(), source.name)
+            found = found.plus(_digest(keys, keys))
+        else:
+            entries = _hfile_of(block).scan()
+            found = found.plus(total([_digest(keys, values) for keys, values in entries]))
+    return found
+
+
+def _hfile_of(block: LogBlock) -> HFileReader:
+    return HFileReader(block.source, offset=block.content_offset, length=block.content_length)
 
 
 def _log(task: DealTask, number: int, logs: dict[int, _Log]) -> _Log:

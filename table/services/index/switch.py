@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from keymark.indexes.installed import of_key_runs
 from keymark.table.errors import DuplicateKeyError, InvalidOptionError, UnsupportedTableError
 from keymark.table.index.build.footers import count_rows, estimate_groups
 from keymark.table.index.build.target import BuildTarget
@@ -20,7 +21,12 @@ from keymark.table.index.protocol import index_name, load_index, spec_of
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import load_config, save_config
-from keymark.table.properties.options import INDEX_TYPE, TASK_MEMORY, index_properties
+from keymark.table.properties.options import (
+    INDEX_TYPE,
+    RECORD_HASHES,
+    TASK_MEMORY,
+    index_properties,
+)
 from keymark.table.services.index.indexing import group_sizing
 from keymark.table.services.maintain import TableServices
 from keymark.table.state.table_state import TableState
@@ -81,7 +87,7 @@ class Switcher:
                 f"make the entries of {_entries(after, facts)} anew, from the keys of "
                 f"{files} base files"
             )
-        if self._gets_key_runs(after):
+        if self._gets_key_runs(state, after):
             files = len(state.snapshot.files)
             steps.append(f"build the {after} index from the keys of {files} base files")
         changed = {n: v for n, v in facts.items() if state.config.properties.get(n) != v}
@@ -92,8 +98,8 @@ class Switcher:
             steps.append(f"write into hoodie.properties: {', '.join(texts)}")
         elif not (builds or enters):
             steps = []
-        if self._loses_key_runs(after):
-            steps.append(f"delete the {self.before} index")
+        if self._loses_key_runs(state, after):
+            steps.append(f"delete the {of_key_runs(state.config.key_runs).name} index")
         meaning = self._meaning(state, after, facts) if steps else ()
         return IndexSwitch(before=self.before, after=after, steps=tuple(steps), meaning=meaning)
 
@@ -119,25 +125,25 @@ class Switcher:
             assert entries is not None
             rebuild(entries.index, entries.context(state), services.progress)
         values = self.services.value_indexes(lease)
-        if self._gets_key_runs(after):
+        if self._gets_key_runs(state, after):
             values.build_keys(spec_of(after).key_runs)
         with lease.fenced():
             config = load_config(storage)
-            kept = {
-                name: v for name, v in config.properties.items() if name not in index_properties()
-            }
+            gone = (*index_properties(), RECORD_HASHES)
+            kept = {name: v for name, v in config.properties.items() if name not in gone}
             save_config(storage, {**kept, **self._facts(state, after)})
-        if self._loses_key_runs(after):
-            values.drop_keys(spec_of(self.before).key_runs)
+        if self._loses_key_runs(state, after):
+            values.drop_keys(state.config.key_runs)
         return switch
 
-    def _gets_key_runs(self, after: str) -> bool:
+    def _gets_key_runs(self, state: TableState, after: str) -> bool:
         """Whether runs of the record keys are needed that are not there."""
-        return spec_of(after).key_runs not in ("", spec_of(self.before).key_runs)
+        return spec_of(after).key_runs not in ("", state.config.key_runs)
 
-    def _loses_key_runs(self, after: str) -> bool:
+    def _loses_key_runs(self, state: TableState, after: str) -> bool:
         """Whether runs of the record keys are there that are not needed any more."""
-        return spec_of(self.before).key_runs not in ("", spec_of(after).key_runs)
+        changes = self.before != after
+        return changes and state.config.key_runs not in ("", spec_of(after).key_runs)
 
     def _enters(self, state: TableState, after: str, facts: Mapping[str, str]) -> bool:
         """Whether keys need entries outside of the table that they do not have."""

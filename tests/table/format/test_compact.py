@@ -13,7 +13,14 @@ from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.compact import reader
 from keymark.table.format.compact.kernels import PAGE
 from keymark.table.format.compact.reader import CompactFile
-from keymark.table.format.compact.writer import CompactWriter, hashes_of, write_file
+from keymark.table.format.compact.writer import (
+    STRETCH_BITS,
+    STRETCH_ROWS,
+    UNKNOWN_STRETCH,
+    CompactWriter,
+    hashes_of,
+    write_file,
+)
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.storage import BytesReader
 
@@ -136,6 +143,17 @@ def test_a_key_that_was_added_twice_has_both_file_groups():
     ]
 
 
+def test_the_stretch_of_a_row_is_told_and_stretches_come_again():
+    rows = np.array([0, STRETCH_ROWS - 1, STRETCH_ROWS, UNKNOWN_STRETCH * STRETCH_ROWS])
+    writer = CompactWriter(NAMES)
+    writer.add(keys_of(range(4)), np.full(4, 19_999, np.int32), rows)
+    writer.add(keys_of([4]), np.array([7], np.int32))
+    found = find(finished(writer, 5), keys_of(range(5)))
+    order = np.argsort(found.rows)
+    assert found.groups[order].tolist() == [19_999] * 4 + [7]
+    assert found.stretches[order].tolist() == [0, 0, 1, 0, UNKNOWN_STRETCH]
+
+
 def test_many_candidates_of_a_key_find_room():
     writer = CompactWriter(NAMES)
     writer.add(keys_of([1] * 500), np.arange(500, dtype=np.int32))
@@ -187,6 +205,6 @@ def test_file_groups_without_a_name_are_refused():
         CompactWriter(["a\nb"]).finish(bytearray().extend)
     # Whole by its checksums, but made by others.
     data = bytearray()
-    write_file(data.extend, ["a"], 4, lambda _: np.array([9], np.uint64))
+    write_file(data.extend, ["a"], 9, lambda _: np.array([9 << STRETCH_BITS], np.uint64))
     with pytest.raises(CorruptFileError, match="without a name"):
         opened(bytes(data)).part(0)

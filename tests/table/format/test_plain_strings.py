@@ -19,7 +19,8 @@ from keymark.table.format.parquet.base_file import (
     write_base_file,
 )
 from keymark.table.format.parquet.pages import chunk_pages
-from keymark.table.format.parquet.plain_strings import plain_strings
+from keymark.table.format.parquet.plain_strings import plain_pages, plain_strings
+from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.storage import BytesReader
 
 OPTIONS = BaseFileOptions(footer=FooterOptions(bloom_enabled=False))
@@ -58,6 +59,47 @@ def test_as_arrow_reads(texts, codec, group, nullable, page):
     table = pa.table([list(range(len(texts))), texts], schema=schema)
     data = written(table, compression=codec, row_group_size=group, data_page_size=page)
     assert joined(read(data) or []) == texts
+
+
+def some(source, rows, column="k"):
+    """First row and texts of the pages with some rows."""
+    metadata = read_footer(source).metadata
+    found = plain_pages(source, metadata, column, lambda a, b: any(a <= row < b for row in rows))
+    return None if found is None else [(first, keys.to_pylist()) for first, keys in found]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy"])
+def test_some_pages(tmp_path, codec):
+    texts = [f"key {n}" for n in range(1_000)]
+    rows = {"max_rows_per_page": 50, "row_group_size": 400}
+    data = written(pa.table({"a": texts, "k": texts}), compression=codec, **rows)
+    (tmp_path / "x").write_bytes(data)
+    for source in (BytesReader(name="x", data=data), LocalStorage.at(tmp_path).open("x")):
+        assert some(source, []) == []
+        for row in (0, 49, 50, 399, 400, 999):
+            first = row // 50 * 50
+            assert some(source, [row]) == [(first, texts[first : first + 50])]
+        assert [first for first, _ in some(source, [10, 420, 470])] == [0, 400, 450]
+        assert some(source, range(0, 300, 50)) is None, "most pages of a row group"
+        assert some(source, [0], "other") == []
+
+
+def test_a_damaged_page_is_told_and_others_are_read(tmp_path):
+    texts = [f"key {n}" for n in range(1_000)]
+    data = bytearray(written(pa.table({"k": texts}), max_rows_per_page=50))
+    metadata = read_footer(BytesReader(name="x", data=bytes(data))).metadata
+    data[metadata.row_group(0).column(0).data_page_offset + 100] ^= 1
+    (tmp_path / "x").write_bytes(data)
+    source = LocalStorage.at(tmp_path).open("x")
+    assert some(source, [999]) == [(950, texts[950:])]
+    with pytest.raises(CorruptFileError):
+        some(source, [0])
+
+
+def test_pages_that_only_arrow_reads():
+    table = pa.table({"k": [f"k{n % 7}" for n in range(100)]})
+    for changes in ({"use_dictionary": True}, {"data_page_version": "2.0"}):
+        assert some(BytesReader(name="x", data=written(table, **changes)), [0]) is None
 
 
 def test_what_our_writer_writes():

@@ -23,7 +23,9 @@ from history_model import (
     FILES,
     HARD_KEYS,
     RECORD_INDEX,
+    RESHARD,
     HistoryModel,
+    HistoryShape,
 )
 from table_cases import by_listing, data_rows, files, files_stored
 
@@ -34,9 +36,12 @@ from keymark.table.layout.naming import is_bucket_file_id
 from keymark.table.metadata.bloom import bloom_records
 from keymark.table.metadata.column_stats import column_stats_records
 from keymark.table.metadata.records import SCHEMA, decode_locations
+from keymark.table.metadata.reshard_plan import resharding
 from keymark.table.properties.config import decode_properties
 from keymark.table.read.arrow import plan_read
 from keymark.table.state.table_state import TableState
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import Storage
 from keymark.table.timeline.instant_name import instant_millis
 from keymark.table.values.cover import Chains
 from keymark.table.values.indexed import folder_of
@@ -90,6 +95,18 @@ def secondary_of(root: str) -> set[str]:
     return {name for name in listed.split(",") if name}
 
 
+def shards_of(storage: Storage, shape: HistoryShape) -> tuple[int, int]:
+    """The shards of the record index, and the number that it is being dealt out to, or 0.
+
+    Without an index those that it would get.
+    """
+    state, plan = TableState.load(storage), resharding(storage)
+    shards = int(shape.shards)
+    if RECORD_INDEX in state.config.metadata_partitions:
+        shards = len(state.metadata.slices(RECORD_INDEX))
+    return shards, plan.after if plan is not None else 0
+
+
 def values_of(model: HistoryModel, rows: dict[str, dict[str, Any]] | None = None) -> dict[str, Any]:
     """Key -> values of the data columns."""
     chosen = model.rows if rows is None else rows
@@ -118,6 +135,8 @@ class Checker:
         self._state(table, model, places)
         assert partitions_of(self.root) == (model.live, model.building)
         assert secondary_of(self.root) == model.secondary
+        found = shards_of(table.storage, model.shape)
+        assert found == (model.shards, model.resharding)
         assert self.savepoints() == model.savepoints
         strays = self.strays(model)
         assert not strays, strays
@@ -320,17 +339,21 @@ class Checker:
     def strays(self, model: HistoryModel) -> list[str]:
         """Files that belong to nothing."""
         alive = {commit.instant for commit in model.commits}
+        plan = resharding(LocalStorage.at(self.root))
+        going = plan.instant if plan is not None else "none"
         kept = model.live | model.building | model.dead_builds
         building = model.building | model.dead_builds
+        building |= {RESHARD} if model.resharding else set()
         found = []
         for path in files(self.root):
             folder, _, name = path.rpartition("/")
             if folder in (".hoodie", f"{META}/.hoodie"):
-                known = name == "hoodie.properties" or self._is_over(folder, name, model)
+                known = name == "hoodie.properties" or name.startswith(f"{going}.")
+                known |= self._is_over(folder, name, model)
             elif folder in (".hoodie/archived", f"{META}/.hoodie/archived"):
                 known = name.startswith(".commits_.archive.")
-            elif folder in (".hoodie/.keymark/lease", ".hoodie/.keymark/hashes"):
-                known = folder.endswith("lease") or model.shape.index == "compact"
+            elif folder in model.shape.folders:
+                known = True
             elif folder.startswith(".hoodie/.keymark/secondary/"):
                 column = folder.rpartition("/")[2]
                 known = column in model.secondary or f"secondary({column})" in model.dead_builds
@@ -338,7 +361,8 @@ class Checker:
                 known = folder.split("/")[3] in building
             elif folder.startswith(f"{META}/"):
                 partition = folder.removeprefix(f"{META}/")
-                known = partition in kept and (partition in building or self._is_named(path))
+                known = f"_{going}." in name or partition in building or self._is_named(path)
+                known &= partition in kept
             elif name == ".hoodie_partition_metadata":
                 # A partition stays open when the file that opened it was cleaned, and the commit
                 # that made it is taken back later.

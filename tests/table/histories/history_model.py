@@ -28,8 +28,13 @@ PAGE_ROWS = {"1048576": "2048", "200": "3", "64": "1"}
 """Rows of a page by the size of an index block: small ones come together."""
 MOVES_BY = {"global_bloom": "bloom", "compact": "simple"}
 """Whose option says whether keys move, where it is not the record index's."""
+_PLACES = [("x", "1"), ("y", "2"), ("", "1"), (None, "2"), ("ü", "1"), ("a%b+c=d", "2")]
 SECONDARY = ("v", "k", "n")
 """The columns that get secondary indexes."""
+RESHARD = "reshard"
+"""What stands for a re-sharding among the partitions that a dead build may have left files of."""
+LOCAL = "partitioned_record"
+INDEXES = ("record", "record", "compact", "global_bloom", LOCAL)
 # A key that is also the name of a partition, corners of String.hashCode, and a key that is longer
 # than one byte of length can say.
 HARD_KEYS = ["ü", *KEYS, "Aa", "BB", "AaAa", "BBBB", "polygenelubricants", "😀", "k" * 300]
@@ -43,7 +48,7 @@ class HistoryShape(Shape):
     """A table with services and limits that are reached soon.
 
     `versions` > 0 cleans by file versions instead of commits; `keep` are the commits between which
-    the timeline is archived, none for Hudi's.
+    the timeline is archived, none for Hudi's; with `hashes` a record index has some beside it.
     """
 
     block: str = "1048576"
@@ -52,6 +57,7 @@ class HistoryShape(Shape):
     versions: int = 0
     keep: tuple[int, int] | None = None
     stat_columns: str = ""
+    hashes: bool = False
 
     @property
     def options(self) -> dict[str, str]:
@@ -65,17 +71,36 @@ class HistoryShape(Shape):
             RETAINED: str(self.retained),
             "hoodie.write.lock.wait_time_ms": "0",
         }
-        if self.index in MOVES_BY:
+        if self.index != "record":
             moves = given.pop("hoodie.record.index.update.partition.path")
-            given[f"hoodie.{MOVES_BY[self.index]}.index.update.partition.path"] = moves
+            if self.index in MOVES_BY:
+                given[f"hoodie.{MOVES_BY[self.index]}.index.update.partition.path"] = moves
         if self.versions:
             given["hoodie.cleaner.policy"] = "KEEP_LATEST_FILE_VERSIONS"
             given["hoodie.cleaner.fileversions.retained"] = str(self.versions)
         if self.keep:
             given |= dict(zip(KEEP, map(str, self.keep), strict=True))
+        if self.hashes:
+            given["keymark.record.index.hashes"] = "true"
         if self.stat_columns:
             given["hoodie.metadata.index.column.stats.column.list"] = self.stat_columns
         return given
+
+    @property
+    def folders(self) -> set[str]:
+        """Folders of Keymark's own, but for those of builds and of secondary indexes."""
+        runs = {LOCAL: "keys", "compact": "hashes", "record": "hashes" if self.hashes else "lease"}
+        return {f".hoodie/.keymark/{name}" for name in ("lease", runs.get(self.index, "lease"))}
+
+    def placed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row in the partition of its key, if the index looks for keys in one partition only.
+
+        A key that comes with another partition would be another row, which the model does not know.
+        """
+        if self.index != LOCAL:
+            return row
+        p, q = _PLACES[sum(self.key(row).encode()) % len(_PLACES)]
+        return {**row, "p": p, "q": q}
 
 
 def draw_shape(rng: random.Random) -> HistoryShape:
@@ -93,13 +118,14 @@ def draw_shape(rng: random.Random) -> HistoryShape:
         small_limit=rng.choice(["104857600", "0", "5000"]),
         shards=rng.choice(["1", "3"]),
         hive_style=rng.random() < 0.3,
-        index=rng.choice(["record", "record", "compact", "global_bloom"]),
+        index=rng.choice(INDEXES),
         block=rng.choice(["1048576", "200", "64"]),
         compact_after=rng.choice(["10", "1", "2", "4"]),
         retained=retained,
         versions=rng.choice([0, 0, 0, 1, 2]),
         keep=keep,
         stat_columns=rng.choice(["", "", "ts,v"]),
+        hashes=rng.random() < 0.4,
     )
 
 
@@ -140,6 +166,8 @@ class HistoryModel(Model):
         latest: the greatest instant that a commit ever had; `ever` are all of them.
         live, building: partitions of the metadata table.
         secondary: the columns with a secondary index.
+        shards: of the record index; without one, those that it would get.
+        resharding: the number that it is being dealt out to; 0 if it is not.
         purged: instants of snapshots that held a key which was purged: they may not be read.
         dead_builds: partitions of which a dead build or drop may have left files.
     """
@@ -153,6 +181,8 @@ class HistoryModel(Model):
     live: set[str] = field(default_factory=set)
     building: set[str] = field(default_factory=set)
     secondary: set[str] = field(default_factory=set)
+    shards: int = 0
+    resharding: int = 0
     dead_builds: set[str] = field(default_factory=set)
 
     def copy(self) -> HistoryModel:
@@ -170,6 +200,8 @@ class HistoryModel(Model):
             live=set(self.live),
             building=set(self.building),
             secondary=set(self.secondary),
+            shards=self.shards,
+            resharding=self.resharding,
             dead_builds=set(self.dead_builds),
         )
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from faults import DEAD, FaultStorage, Killed
-from history_checks import Checker, partitions_of, secondary_of
-from history_model import FILES, RECORD_INDEX, HistoryModel, HistoryShape, draw_shape
-from history_steps import Step, Steps
+from history_checks import Checker, partitions_of, secondary_of, shards_of
+from history_model import FILES, RECORD_INDEX, RESHARD, HistoryModel, HistoryShape, draw_shape
+from history_steps import EVERYTHING, KINDS, Step, Steps
 from history_storage import HookStorage, TickingClock, WatchedStorage, same_each_time, watched
 
 from keymark import Table
@@ -52,23 +52,24 @@ class Session:
     clock: TickingClock
     model: HistoryModel
     purges: int = 0
+    weights: dict[str, int] = field(default_factory=lambda: KINDS)
     figures: Figures = field(default_factory=Figures)
     log: list[str] = field(default_factory=list)
     reader: tuple[Any, dict[str, Any]] | None = None
     handles: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.steps = Steps(self.rng, self.shape, self.purges)
+        self.steps = Steps(self.rng, self.shape, self.purges, weights=self.weights)
         self.checker = Checker(self.storage.root, self.rng, self.figures.checks)
 
     @classmethod
-    def create(cls, rng: random.Random, shape: HistoryShape, root: str, purges: int = 0) -> Session:
-        """An empty table of that shape."""
+    def create(cls, rng: random.Random, shape: HistoryShape, root: str, **weights: Any) -> Session:
+        """An empty table of that shape; `weights` say how often steps are drawn (see Steps)."""
         clock = TickingClock()
         shape.create(Path(root))
         live = {FILES, *([RECORD_INDEX] if shape.index == "record" else [])}
-        model = HistoryModel(shape, live=live)
-        return cls(rng, shape, watched(root), clock, model, purges)
+        model = HistoryModel(shape, live=live, shards=int(shape.shards))
+        return cls(rng, shape, watched(root), clock, model, **weights)
 
     def table(self, options: dict[str, str], storage: Storage | None = None) -> Table:
         """A handle, kept until the table is opened anew; one on another storage is always new."""
@@ -88,7 +89,7 @@ class Session:
         step = self.steps.draw(self.model)
         self.figures.steps[step.kind] += 1
         self._read_on()
-        running = step.kind == "run index" and step.refused is None
+        running = step.kind in ("run index", "reshard") and step.refused is None
         if step.kind != "purge" and self.rng.random() < (0.3 if running else 0.12):
             self._killed(step, beside=running)
         elif running and self.rng.random() < 0.7:
@@ -128,6 +129,9 @@ class Session:
     def _take(self, step: Step) -> None:
         self.model = step.after
         self.model.dead_builds -= {step.partition}
+        if RECORD_INDEX not in self.model.live:
+            # Its next build makes as many as options say.
+            self.model.shards = int(self.shape.shards)
 
     def _told(self, step: Step) -> str:
         options = {k.rpartition("hoodie.")[2]: v for k, v in step.options.items()}
@@ -213,9 +217,19 @@ class Session:
             both = getattr(before, name) & getattr(step.after, name)
             assert both <= found <= either, f"{name}: {found}"
             setattr(self.model, name, found)
+        self._settle_shards(before, step)
         self.model.dead_builds |= {step.partition} if step.partition else set()
         self.model.dead_builds |= step.after.live - before.live
         self.checker.pending_entries(self.table({}), self.model)
+
+    def _settle_shards(self, before: HistoryModel, step: Step) -> None:
+        """The shards before or after, and what is under way."""
+        shards, resharding = shards_of(self.storage, self.shape)
+        assert shards in (before.shards, step.after.shards), shards
+        known = {before.resharding, step.after.resharding}
+        known |= {step.shards} if step.partition == RESHARD else set()
+        assert resharding in known, resharding
+        self.model.shards, self.model.resharding = shards, resharding
 
     def _completed(self) -> set[str]:
         names = (path.name for path in (Path(self.storage.root) / ".hoodie").glob("*.commit"))
@@ -232,17 +246,31 @@ class Session:
         return gone | timeline.rolled_back()
 
     def _beside(self, step: Step, storage: Storage | None = None) -> None:
-        """Run a build while another process works on the table; sometimes it gives the build up."""
-        gives_up = self.rng.random() < 0.1
-        points = tuple(sorted(self.rng.randint(1, 250) for _ in range(self.rng.randint(1, 4))))
+        """Run a build or a re-sharding while another process works on the table.
+
+        Sometimes it gives the work up.
+        """
+        reshards = step.partition == RESHARD
+        # What one puts that was given up, and dies before it looks, nobody takes back.
+        gives_up = self.rng.random() < 0.1 and not (reshards and storage)
+        most = 60 if reshards else 250
+        ended: list[Step] = []
+        points = tuple(sorted(self.rng.randint(1, most) for _ in range(self.rng.randint(1, 4))))
 
         def work() -> None:
+            if reshards:
+                self.model.shards, self.model.resharding = shards_of(self.storage, self.shape)
             if gives_up and hook.done == len(points):
-                self.perform(self.steps.of_partition(self.model, "abort", step.partition))
+                if not reshards:
+                    ended.append(self.steps.of_partition(self.model, "abort", step.partition))
+                elif self.model.resharding:
+                    ended.append(self.steps.of_reshard(self.model, "abort reshard", step.shards))
+                for last in ended:
+                    self.perform(last)
                 return
             other = self.steps.draw_beside(self.model)
             self.figures.steps[other.kind] += 1
-            self.figures.events["step beside a build"] += 1
+            self.figures.events[f"step beside {step.kind}"] += 1
             self.perform(other)
             self.checker.pending_entries(self.table({}), self.model)
 
@@ -251,29 +279,41 @@ class Session:
         try:
             step.run(self.table(step.options, hook))
         except InputError:
-            if step.partition in self.model.building:
+            if not ended:
                 raise
-            self.figures.events["build given up beside"] += 1
+            self.figures.events[f"{step.kind} given up beside"] += 1
             return
         finally:
-            step.after = self.steps.of_partition(self.model, "run", step.partition).after
-        if step.partition in self.model.building:
+            step.after = self._after_beside(step)
+        if reshards or step.partition in self.model.building:
             self._take(step)
 
+    def _after_beside(self, step: Step) -> HistoryModel:
+        """What a build or a re-sharding leaves, after what others did meanwhile."""
+        if step.partition == RESHARD:
+            return self.steps.of_reshard(self.model, step.kind, step.shards).after
+        return self.steps.of_partition(self.model, "run", step.partition).after
 
-def run_history(seed: str, folder: str | None = FOLDER, index: str = "") -> Figures:
+
+def run_history(
+    seed: str, folder: str | None = FOLDER, index: str = "", *, everything: bool = False
+) -> Figures:
     """Run the history of a seed; an AssertionError or a TableError says what went wrong.
 
     Args:
         seed: of the table's shape and of all steps.
         folder: where the table is made.
         index: that of the table; the seed chooses one if it is empty.
+        everything: whether re-shardings and secondary indexes come in each history.
     """
     rng = random.Random(seed)
     shape = draw_shape(rng)
     if index:
         shape = replace(shape, index=index)
-    return run_steps(rng, shape, rng.choice([4, 6, 8, 8, 12, 12, 20, 60]), folder)
+    steps = rng.choice([4, 6, 8, 8, 12, 12, 20, 60])
+    if everything:
+        return run_steps(rng, shape, 2 * steps, folder, weights=EVERYTHING)
+    return run_steps(rng, shape, steps, folder)
 
 
 def run_purges(seed: str, folder: str | None = FOLDER) -> Figures:
@@ -289,14 +329,13 @@ def run_steps(
     shape: HistoryShape,
     steps: int,
     folder: str | None = FOLDER,
-    *,
-    purges: int = 0,
+    **weights: Any,
 ) -> Figures:
-    """Run a history of so many steps on a table of that shape."""
+    """Run a history of so many steps on a table of that shape; `weights` as `Session` has them."""
     root = tempfile.mkdtemp(prefix="history-", dir=folder)
     try:
         with same_each_time(rng):
-            session = Session.create(rng, shape, f"{root}/t", purges)
+            session = Session.create(rng, shape, f"{root}/t", **weights)
             try:
                 for _ in range(steps):
                     session.go()

@@ -14,8 +14,10 @@ from typing import Any
 from dict_model import frame
 from history_model import (
     FILES,
+    LOCAL,
     PARTITIONS,
     RECORD_INDEX,
+    RESHARD,
     RETAINED,
     SECONDARY,
     SWITCHES,
@@ -23,7 +25,7 @@ from history_model import (
     HistoryShape,
     draw_batch,
 )
-from table_cases import DUP_POLICY
+from table_cases import DUP_POLICY, begin_reshard
 
 from keymark import Table
 from keymark.table.errors import DuplicateKeyError, IndexUnavailableError, InputError
@@ -32,6 +34,17 @@ FALLBACK = "keymark.index.fallback"
 WRITES = ("upsert", "upsert", "upsert", "insert", "drop", "bulk_insert", "delete")
 # Steps of a build, and how often each is drawn where it can be done.
 BUILDS = {"build": 2, "schedule": 4, "run": 6, "abort": 1, "drop_index": 2}
+KINDS = {
+    "write": 54,
+    "service": 14,
+    "back": 10,
+    "partition": 14,
+    "secondary": 6,
+    "reshard": 6,
+    "recover": 2,
+}
+# Where all that an index can do is to happen in each history.
+EVERYTHING = {**KINDS, "secondary": 15, "reshard": 24}
 
 
 @dataclass
@@ -48,6 +61,7 @@ class Step:
         commits: it makes a commit, whose instant the result names.
         counts: what the result must count.
         partition: of the metadata table, or secondary index, that it builds, drops or gives up.
+        shards: that it gives the record index.
     """
 
     kind: str
@@ -59,30 +73,35 @@ class Step:
     commits: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     partition: str = ""
+    shards: int = 0
+
+
+def reshard(table: Table, shards: int) -> None:
+    """Give the record index so many shards, or go on with that."""
+    assert table.reshard_index(shards).after == shards
 
 
 @dataclass
 class Steps:
     """Draws steps for a table of one shape.
 
-    `purges` is the weight of purges beside those among the services.
+    `purges` is the weight of purges beside those among the services, `weights` those of all others.
     """
 
     rng: random.Random
     shape: HistoryShape
     purges: int = 0
     numbers: int = 0
+    weights: dict[str, int] = field(default_factory=lambda: KINDS)
 
     def draw(self, model: HistoryModel) -> Step:
         """Any step."""
-        kind = self.rng.choices(
-            ("write", "service", "back", "partition", "secondary", "recover", "purges"),
-            (54, 14, 10, 14, 6, 2, self.purges),
-        )[0]
+        weights = {**self.weights, "purges": self.purges}
+        kind = self.rng.choices(tuple(weights), tuple(weights.values()))[0]
         return getattr(self, f"_{kind}")(model)
 
     def draw_beside(self, model: HistoryModel) -> Step:
-        """A step of another process while a build runs."""
+        """A step of another process while a build or a re-sharding runs."""
         kind = self.rng.choices(("write", "service", "recover"), (70, 25, 5))[0]
         return getattr(self, f"_{kind}")(model, beside=True)
 
@@ -92,7 +111,7 @@ class Steps:
 
     def _write(self, model: HistoryModel, *, beside: bool = False) -> Step:
         kind = self.rng.choice(WRITES)
-        batch = draw_batch(self.rng, self._number)
+        batch = [self.shape.placed(row) for row in draw_batch(self.rng, self._number)]
         policy = "drop" if kind == "drop" else "fail"
         options = {DUP_POLICY: policy}
         if self.rng.random() < (1.0 if beside else 0.6):
@@ -120,7 +139,12 @@ class Steps:
         if step.kind == "bulk_insert":
             batch = [row | {"_hoodie_is_deleted": False} for row in batch]
         rows = frame(batch, flags=step.kind != "bulk_insert")
-        if step.kind == "delete":
+        if step.kind == "delete" and self.shape.index == LOCAL:
+            # It must know the partitions.
+            columns = [*self.shape.record_key, *self.shape.partition_fields]
+            named = frame(batch, flags=False).select(columns)
+            step.run = lambda table: table.delete(named)
+        elif step.kind == "delete":
             keys = [step.after.shape.key(row) for row in batch]
             step.run = lambda table: table.delete(keys)
         else:
@@ -135,11 +159,18 @@ class Steps:
     def _service(self, model: HistoryModel, *, beside: bool = False) -> Step:
         kinds = ["compact", "clean", "archive", "savepoint", "savepoint"]
         kinds += ["drop_savepoint"] if model.savepoints else []
+        kinds += ["repair"] if RECORD_INDEX in model.live else []
         kinds += ["purge"] if not beside else []
         kind = self.rng.choice(kinds)
         after = model.copy()
         step = Step(kind=kind, run=lambda table: getattr(table, kind)(), after=after)
-        if kind == "clean":
+        if kind == "compact" and model.resharding:
+            step.refused = InputError
+        elif kind == "repair":
+            number = self.rng.randrange(model.shards)
+            step.run = lambda table: table.repair_shard(number)
+            step.refused = InputError if model.resharding else None
+        elif kind == "clean":
             most = self.shape.keep[0] - 1 if self.shape.keep else 10
             retained = self.rng.choice([1, min(2, most), self.shape.retained])
             step.options = {RETAINED: str(retained)}
@@ -166,7 +197,8 @@ class Steps:
         step.run = lambda table: table.purge(keys)
         step.options = {FALLBACK: "global_bloom"}
         kept = [c.rows for c in model.commits if c.instant in model.savepoints]
-        if model.building or any(rows.keys() & set(keys) for rows in kept):
+        at_work = model.building or model.resharding
+        if at_work or any(rows.keys() & set(keys) for rows in kept):
             step.refused = InputError
             return
         step.commits = bool(model.rows.keys() & set(keys))
@@ -195,7 +227,8 @@ class Steps:
         latest = instants[-1] if instants else ""
         time = latest if self.rng.random() < 0.85 else self._one_of(instants)
         step = Step(kind="rollback", run=lambda table: table.rollback(time), after=model.copy())
-        if not latest or time != latest or model.building or time in model.savepoints:
+        at_work = model.building or model.resharding
+        if not latest or time != latest or at_work or time in model.savepoints:
             step.run = lambda table: table.rollback(time or "20000101000000000")
             step.refused = InputError
             return step
@@ -212,7 +245,8 @@ class Steps:
         time = known[-1] if self.rng.random() < 0.8 else self._one_of(known)
         step = Step(kind="restore", run=lambda table: table.restore(time), after=model.copy())
         later = [commit.instant for commit in model.commits if commit.instant > time]
-        blocked = later and (model.building or model.savepoints & set(later))
+        at_work = model.building or model.resharding
+        blocked = later and (at_work or model.savepoints & set(later))
         if time not in model.savepoints or blocked:
             step.refused = InputError
         else:
@@ -255,7 +289,7 @@ class Steps:
             "schedule": live or building,
             "run": not building,
             "abort": not building,
-            "drop_index": not live or (partition == FILES and others),
+            "drop_index": not live or (partition == FILES and others) or model.resharding,
         }[kind]
         if refused:
             step.refused = InputError
@@ -281,6 +315,36 @@ class Steps:
             partition=f"secondary({column})",
         )
         after.secondary = model.secondary - {column} if drops else model.secondary | {column}
+        return step
+
+    def _reshard(self, model: HistoryModel) -> Step:
+        """Deal the record index out, at once or but for the switch; go on with it; give it up."""
+        kinds = {"reshard": 5, "begin reshard": 4, "abort reshard": 1}
+        number = self.rng.choice([1, 2, 3, 4, 6])
+        if model.resharding:
+            kinds = {"reshard": 5, "begin reshard": 1, "abort reshard": 3}
+            number = self.rng.choice([number, *[model.resharding] * 5])
+        kind = self.rng.choices(tuple(kinds), tuple(kinds.values()))[0]
+        return self.of_reshard(model, kind, number)
+
+    def of_reshard(self, model: HistoryModel, kind: str, number: int) -> Step:
+        """A call about a re-sharding to a number of shards."""
+        after = model.copy()
+        step = Step(kind, lambda _: None, after, partition=RESHARD, shards=number)
+        if kind == "abort reshard":
+            step.run = lambda table: table.abort_reshard()
+            step.refused = None if model.resharding else InputError
+            after.resharding = 0
+            return step
+        call = begin_reshard if kind == "begin reshard" else reshard
+        step.run = lambda table: call(table, number)
+        under_way = model.building or model.resharding not in (0, number)
+        if RECORD_INDEX not in model.live or under_way:
+            step.refused = InputError
+        elif kind == "reshard":
+            after.shards, after.resharding = number, 0
+        elif number != model.shards:
+            after.resharding = number
         return step
 
     def _recover(self, model: HistoryModel, *, beside: bool = False) -> Step:

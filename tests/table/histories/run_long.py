@@ -3,6 +3,7 @@
     python tests/table/histories/run_long.py --histories 3000 --minutes 20
     python tests/table/histories/run_long.py --seed 1 --only 73
     python tests/table/histories/run_long.py --histories 60 --index compact
+    python tests/table/histories/run_long.py --histories 500 --everything
 
 Figures so far are in the file that --state names; the same command goes on from there.
 """
@@ -37,25 +38,28 @@ _SAVED_SECONDS = 10
 class State:
     """What a run has done; `done` are the numbers of its histories, `failed` number -> error.
 
-    `index` is that of all tables; each history chooses one if it is empty.
+    `index` is that of all tables; each history chooses one if it is empty. `everything` is as
+    `run_history` takes it.
     """
 
     seed: int
     commit: str
     index: str = ""
+    everything: bool = False
     seconds: float = 0.0
     done: list[int] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
 
     @classmethod
-    def load(cls, path: Path, seed: int, index: str) -> State:
-        """The state of that seed, index and commit, or a new one."""
-        new = cls(seed, commit(), index)
+    def load(cls, path: Path, given: argparse.Namespace) -> State:
+        """The state of what is asked and of this commit, or a new one."""
+        new = cls(given.seed, commit(), given.index, given.everything)
         if not path.exists():
             return new
         found = json.loads(path.read_text())
-        if (found["seed"], found["commit"], found.get("index", "")) != (seed, new.commit, index):
+        asked = ("seed", "commit", "index", "everything")
+        if [found.get(name) for name in asked] != [getattr(new, name) for name in asked]:
             return new
         figures = Figures()
         figures.histories = found["figures"]["histories"]
@@ -76,10 +80,10 @@ def commit() -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def one(seed: int, number: int, index: str) -> tuple[int, Figures | None, str]:
+def one(seed: int, number: int, index: str, everything: bool) -> tuple[int, Figures | None, str]:
     """Run one history; its figures, or what went wrong."""
     try:
-        return number, run_history(f"{seed}/{number}", index=index), ""
+        return number, run_history(f"{seed}/{number}", index=index, everything=everything), ""
     except BaseException:  # noqa: BLE001  whatever it is, it is the finding
         return number, None, traceback.format_exc()
 
@@ -93,7 +97,8 @@ def finished(state: State, numbers: Iterator[int], workers: int, until: float) -
                 number = next(numbers, None)
                 if number is None:
                     break
-                running.add(pool.submit(one, state.seed, number, state.index))
+                asked = (state.seed, number, state.index, state.everything)
+                running.add(pool.submit(one, *asked))
             if not running:
                 return
             ended, running = wait(running, return_when=FIRST_COMPLETED)
@@ -111,6 +116,7 @@ def finished(state: State, numbers: Iterator[int], workers: int, until: float) -
 def again(state: State, number: int) -> str:
     command = f"TZ=UTC .venv/bin/python {Path(__file__).relative_to(ROOT)}"
     index = f" --index {state.index}" if state.index else ""
+    index += " --everything" if state.everything else ""
     return f"{command} --seed {state.seed}{index} --only {number}"
 
 
@@ -164,12 +170,18 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", type=int, help="run this one history, in this process")
     parser.add_argument("--index", default="", help="of all tables; by default each draws one")
+    parser.add_argument(
+        "--everything",
+        action="store_true",
+        help="longer histories, in which re-shardings and secondary indexes come often",
+    )
     parser.add_argument("--state", type=Path, default=ROOT / "runs/histories.json")
     given = parser.parse_args()
     if given.only is not None:
-        run_history(f"{given.seed}/{given.only}", index=given.index)
+        one_of_all = f"{given.seed}/{given.only}"
+        run_history(one_of_all, index=given.index, everything=given.everything)
         return 0
-    state = State.load(given.state, given.seed, given.index)
+    state = State.load(given.state, given)
     if state.done:
         print(f"going on after {len(state.done)} histories")
     run(state, given.state, given)

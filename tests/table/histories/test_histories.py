@@ -19,6 +19,7 @@ from keymark.table.write import client
 
 SEEDS = 30
 OF_RUNS = 4
+OF_EVERYTHING = 3
 PLANTED_TRIES = 60
 
 
@@ -33,6 +34,12 @@ def test_history_of_a_seed(number):
 def test_history_with_runs_of_hashes(number):
     """Of the shapes that seeds draw, one in four has this index."""
     assert run_history(f"runs/{number}", index="compact").histories == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(OF_EVERYTHING))
+def test_history_with_everything(number):
+    assert run_history(f"every/{number}", everything=True).histories == 1
 
 
 def _forget_deletes(real):

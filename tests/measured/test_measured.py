@@ -1,0 +1,60 @@
+"""Scripts that measure run through on tables of a few rows, and go on where they stopped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import compact_at_size
+import key_stores
+import reshard_beside
+
+
+def test_a_resharding_beside_a_bootstrap(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reshard_beside, "LOAD_ROWS", 700)
+    monkeypatch.setattr(reshard_beside, "WARM_ROWS", 100)
+    words = ["--out", str(tmp_path), "--rows", "2000", "--before", "2", "--after", "4"]
+    words += ["--engine", ""]
+    reshard_beside.main([*words, "--turns", "1"])
+    told = tmp_path / "reshard_beside.json"
+    first = json.loads(told.read_text())
+    assert list(first["turns"]) == ["0"]
+    assert first["requests"]["reshard"]["all"] < first["requests"]["bootstrap"]["all"]
+    reshard_beside.main([*words, "--turns", "2"])
+    second = json.loads(told.read_text())
+    assert second["turns"]["0"] == first["turns"]["0"]
+    assert set(second["turns"]["1"]) == {"reshard", "bootstrap"}
+    assert "times the re-sharding" in capsys.readouterr().out
+
+
+def test_candidates_and_proven_answers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(compact_at_size, "FILE_ROWS", 30)
+    words = ["--out", str(tmp_path), "--rows", "3000"]
+    compact_at_size.main([*words, "--turns", "1"])
+    first = json.loads((tmp_path / "compact.json").read_text())
+    assert first["files"] == 3 * compact_at_size.PARTITIONS
+    assert len(first["asked"]) == 4, "1 and 100 keys, present and absent"
+    asked = first["asked"]["100 present 0"]
+    assert asked["candidates"] == asked["proven"] == asked["keys"]
+    assert asked["pages_read"] == asked["files_read"] > 0
+    compact_at_size.main([*words, "--turns", "2"])
+    second = json.loads((tmp_path / "compact.json").read_text())
+    assert second["asked"]["1 absent 0"] == first["asked"]["1 absent 0"]
+    assert len(second["asked"]) == 8
+    assert "100 present" in capsys.readouterr().out
+
+
+def test_stores_of_keys(tmp_path, monkeypatch):
+    words = ["--out", str(tmp_path), "--keys", "500000", "--stores", "compact,record", "--remove"]
+    key_stores.main([*words, "--turns", "1"])
+    told = tmp_path / "key_stores-500000.json"
+    first = json.loads(told.read_text())
+    assert [*first["stores"]] == ["compact", "record"]
+    assert all(store["peak_bytes"] and store["build_s"] for store in first["stores"].values())
+    assert {part["false"] for part in first["stores"]["record"]["asked"].values()} == {0}
+    assert first["beats"]
+    assert "500,000 keys" in told.with_suffix(".svg").read_text()
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    monkeypatch.setattr(subprocess, "run", None)
+    key_stores.main([*words, "--turns", "1"])
+    assert json.loads(told.read_text())["stores"] == first["stores"]

@@ -1,0 +1,45 @@
+"""A re-sharding that another process gives up, or tries to do at the same time."""
+
+from __future__ import annotations
+
+import pytest
+from test_reshard import assert_exact, filled, stored
+
+from keymark import Table
+from keymark.table.errors import InputError, LockHeldError
+from keymark.table.services.index import reshard
+
+
+def test_given_up_while_it_runs(tmp_path, monkeypatch):
+    """What it has put since then goes, and nobody is left with half of a file group."""
+    table = filled(tmp_path / "t")
+    before, real = stored(tmp_path), reshard.Resharder._split
+
+    def give_up_and_split(*args):
+        Table.open(str(tmp_path / "t")).abort_reshard()
+        return real(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reshard.Resharder, "_split", give_up_and_split)
+        with pytest.raises(InputError, match="another process gave this re-sharding up"):
+            table.reshard_index(8)
+    assert stored(tmp_path) == before
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def test_two_at_once(tmp_path, monkeypatch):
+    """The second one would delete log files that the first is about to name."""
+    table = filled(tmp_path / "t")
+    real = reshard.Resharder._split
+
+    def again_and_split(*args):
+        with monkeypatch.context() as patched:
+            patched.setattr(reshard.Resharder, "_split", real)
+            with pytest.raises(LockHeldError, match=r"plan\.json"):
+                Table.open(str(tmp_path / "t")).reshard_index(8)
+        return real(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reshard.Resharder, "_split", again_and_split)
+        assert table.reshard_index(8).after == 8
+    assert_exact(Table.open(str(tmp_path / "t")))
