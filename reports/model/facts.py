@@ -257,8 +257,8 @@ def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
     # Without a lookup a run still knows keys, for its point queries.
     if sizes.lookup_keys and work.lookup_keys:
         again = ", twice" if work.lookup_again else ""
-        few = f" and one of {work.lookup_few:,}" if work.lookup_few else ""
-        doing.append(f"a lookup of {_count(sizes.lookup_keys)} keys{again}{few}")
+        second = f" and one of {work.lookup_few:,}" if work.lookup_few else ""
+        doing.append(f"a lookup of {_count(sizes.lookup_keys)} keys{again}{second}")
     queries = {
         "a point query": work.point_query,
         f"a query of the rows with one value of {clean(work.column_query, 40)}": work.column_query,
