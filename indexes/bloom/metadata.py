@@ -25,7 +25,7 @@ from keymark.table.metadata.bloom import bloom_key, decode_bloom
 from keymark.table.metadata.column_ranges import file_keys, read_ranges
 from keymark.table.metadata.column_stats import Wrapper
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
-from keymark.table.metadata.reader import Shard, split_by_shard
+from keymark.table.metadata.shard import Shard, split_by_shard
 from keymark.table.properties.config import KEY_COLUMN
 
 _Numbers = npt.NDArray[np.int64]

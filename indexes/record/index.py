@@ -25,8 +25,8 @@ from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.layout.model import FileSlice
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard, split_by_shard
 from keymark.table.metadata.records import location_codes
+from keymark.table.metadata.shard import Shard, split_by_shard
 from keymark.table.properties.options import INDEX_FALLBACK
 from keymark.table.runtime.runner import shares
 from keymark.table.timeline.instant_name import format_instant

@@ -176,7 +176,7 @@ def _of_cell(
         laid_out = view.index in model.known and model.known[view.index].owns_layout
         measured["bootstrap"] = load.values(LOAD, "total" if laid_out else "index", "wall_s")
         measured["index_bytes"] = load.values(LOAD, "index", "bytes_written")
-    else:
+    elif phases["total"]:
         measured["index_bytes"] = view.values(BUILD, "total", "index_bytes")
     for quantity, found in measured.items():
         values = tuple(found.values())

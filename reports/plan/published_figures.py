@@ -153,7 +153,7 @@ def foresee(calibration: Calibration) -> Foresight:
 
 
 def _foretold(calibration: Calibration, figure: Figure) -> Foretold:
-    sides = (_indexed(), _plain())
+    sides = [_indexed(), _plain()]
     if figure.unit:
         sides = sides[:1] if figure.with_index else sides[1:]
     found = [_estimate(calibration, figure, index.name) for index in sides]
@@ -165,7 +165,7 @@ def _foretold(calibration: Calibration, figure: Figure) -> Foretold:
             for each, left in zip(found, opened, strict=True)
         ]
         estimate = widened[0] if figure.unit else _share(*widened)
-    left = max((each for each in opened if each), key=lambda each: sum(each.values()), default={})
+    left = max(opened, key=lambda each: sum(each.values()))
     most = max(left, key=lambda name: left[name], default="")
     return Foretold(
         key=figure.key,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from keymark.table.layout.naming import TEMP
-from keymark.table.metadata.reader import split_by_shard
+from keymark.table.metadata.shard import split_by_shard
 from keymark.table.storage.storage import Storage
 
 _SCHEMA = pa.schema([("key", pa.string()), ("file", pa.int32())])

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import secrets
 import zlib
-from collections.abc import Sequence
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.layout.model import BaseFile, LogFile
@@ -43,7 +42,6 @@ _TOKEN_FIRST = 10**9
 _TOKENS = (1 << 31) - _TOKEN_FIRST
 
 _BASE = re.compile(r"^([^_]+)_(\d+-\d+-\d+)_(\d+)\.(parquet|hfile)$")
-_BASE_LINES = re.compile(_BASE.pattern.replace("[^_]", r"[^_\n]"), re.MULTILINE)
 _LOG = re.compile(r"^\.([^_]+)_(\d+)\.log\.(\d{1,9})(?:_(\d+-\d+-\d+))?$")
 _BUCKET = re.compile(r"^\d{8}-")
 
@@ -62,18 +60,6 @@ def parse_base_file(partition_path: str, name: str, size: int) -> BaseFile | Non
         size=size,
         extension=extension,
     )
-
-
-def parse_base_files(names: Sequence[str]) -> list[tuple[str, str, str, str] | None]:
-    """File id, write token, instant and extension of each name; None where it is no base file's.
-
-    One pass over all names, and no object for each.
-    """
-    found: list[tuple[str, str, str, str]] = _BASE_LINES.findall("\n".join(names))
-    if len(found) == len(names) and not any("\n" in name for name in names):
-        return list(found)
-    matches = (_BASE.match(name) for name in names)
-    return [None if match is None else match.groups() for match in matches]  # type: ignore[misc]
 
 
 def parse_log_file(partition_path: str, name: str, size: int) -> LogFile | None:

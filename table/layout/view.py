@@ -12,12 +12,9 @@ from dataclasses import dataclass
 
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import HOODIE, parse_base_file, parse_base_files
+from keymark.table.layout.naming import HOODIE, parse_base_file
 from keymark.table.timeline.instant_name import as_of_instant
 from keymark.table.timeline.timeline import Timeline
-
-# Of what `parse_base_files` tells.
-_INSTANT = 2
 
 Listing = Mapping[str, Mapping[str, int]]
 """partition path -> file name -> size in bytes"""
@@ -55,44 +52,29 @@ def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> 
         InputError: files that held rows at the instant are gone, or it is no longer known.
     """
     as_of = None if as_of is None else as_of_instant(as_of)
-    # Most files of a listing may be shown: each is an object only if it is.
-    parsed = {partition: parse_base_files(list(names)) for partition, names in listing.items()}
-    times = {parts[_INSTANT] for found in parsed.values() for parts in found if parts is not None}
-    visible = timeline.visible(t for t in times if as_of is None or t <= as_of)
+    found = []
+    for file in listed_files(listing):
+        if file.size <= 0:
+            raise CorruptFileError(file.path, 0, "a base file has no bytes")
+        if as_of is None or file.instant_time <= as_of:
+            found.append(file)
+    visible = timeline.visible({file.instant_time for file in found})
     replaced = timeline.replaced_file_ids()
-    chosen: dict[tuple[str, str], tuple[tuple[str, str, str, str], int]] = {}
-    for partition, names in listing.items():
-        for (name, size), parts in zip(names.items(), parsed[partition], strict=True):
-            if parts is None:
-                continue
-            if size <= 0:
-                path = f"{partition}/{name}" if partition else name
-                raise CorruptFileError(path, 0, "a base file has no bytes")
-            if parts[_INSTANT] not in visible:
-                continue
-            location = (partition, parts[0])
-            gone = replaced.get(location)
-            if gone is not None and (as_of is None or gone <= as_of):
-                continue
-            known = chosen.get(location)
-            if known is None or parts[_INSTANT] > known[0][_INSTANT]:
-                chosen[location] = parts, size
-    latest = {location: _base_file(location[0], *chosen[location]) for location in sorted(chosen)}
+    latest: dict[tuple[str, str], BaseFile] = {}
+    for file in found:
+        location = (file.partition_path, file.file_id)
+        gone = replaced.get(location)
+        if file.instant_time not in visible:
+            continue
+        if gone is not None and (as_of is None or gone <= as_of):
+            continue
+        known = latest.get(location)
+        if known is None or file.instant_time > known.instant_time:
+            latest[location] = file
     if as_of is not None:
         _check_kept(latest, timeline, as_of)
-    return Snapshot(tuple(latest.values()), as_of)
-
-
-def _base_file(partition: str, parts: tuple[str, str, str, str], size: int) -> BaseFile:
-    file_id, token, instant, extension = parts
-    return BaseFile(
-        partition_path=partition,
-        file_id=file_id,
-        write_token=token,
-        instant_time=instant,
-        size=size,
-        extension=extension,
-    )
+    ordered = sorted(latest.values(), key=lambda file: (file.partition_path, file.file_id))
+    return Snapshot(tuple(ordered), as_of)
 
 
 def _check_kept(latest: Mapping[tuple[str, str], BaseFile], timeline: Timeline, as_of: str) -> None:

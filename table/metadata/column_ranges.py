@@ -32,7 +32,7 @@ from keymark.table.format.avro.columns import (
 from keymark.table.format.hashes.hashing import column_id, string_buffers
 from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.column_stats import DECIMAL_SCALE, Wrapper, file_key
-from keymark.table.metadata.reader import Shard, split_by_shard
+from keymark.table.metadata.shard import Shard, split_by_shard
 
 _TEXT = (NULL, BYTES)
 _COUNT = (NULL, LONG)

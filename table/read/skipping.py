@@ -31,7 +31,7 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.column_ranges import ColumnRanges, file_keys, read_ranges
 from keymark.table.metadata.column_stats import Wrapper
 from keymark.table.metadata.partitions import COLUMN_STATS
-from keymark.table.metadata.reader import Shard
+from keymark.table.metadata.shard import Shard
 from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.read.predicate import (
     AllOf,

@@ -30,7 +30,7 @@ from keymark.table.layout.model import BaseFile, Instant, LogFile, WriteStat
 from keymark.table.layout.naming import METADATA, content_token, parse_base_file, parse_log_file
 from keymark.table.layout.view import Listing
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
-from keymark.table.metadata.reader import MetadataTable, Shard, merged_files
+from keymark.table.metadata.reader import MetadataTable, merged_files
 from keymark.table.metadata.records import (
     ALL_PARTITIONS,
     PARTITION_LIST,
@@ -39,6 +39,7 @@ from keymark.table.metadata.records import (
     partition_identifier,
 )
 from keymark.table.metadata.records import FILES as FILE_LIST
+from keymark.table.metadata.shard import Shard
 from keymark.table.metadata.writer import put_again
 from keymark.table.runtime.runner import TaskRunner, threads_by_weight
 from keymark.table.state.late import note_fenced

@@ -10,7 +10,8 @@ from keymark.table.index.protocol import spec_of
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import PARTITIONS, RECORD_INDEX
-from keymark.table.metadata.reader import Shard, slice_of
+from keymark.table.metadata.reader import slice_of
+from keymark.table.metadata.shard import Shard
 from keymark.table.properties.config import load_config
 from keymark.table.read.arrow import open_base
 from keymark.table.runtime.runner import TaskRunner

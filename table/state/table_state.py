@@ -14,7 +14,8 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import parse_base_file
 from keymark.table.layout.view import Listing, Snapshot, snapshot
 from keymark.table.metadata.partitions import FILES
-from keymark.table.metadata.reader import MetadataTable, Validity
+from keymark.table.metadata.reader import MetadataTable
+from keymark.table.metadata.shard import Validity
 from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.runtime.clock import Clock
 from keymark.table.state.late import fenced_times

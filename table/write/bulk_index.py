@@ -17,8 +17,8 @@ from keymark.table.index.build.ordered import OrderedKeys
 from keymark.table.index.external import EntryChanges, KeyPart
 from keymark.table.index.key_file import KeyFile
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import SCHEMA, encode_locations
+from keymark.table.metadata.shard import Shard
 from keymark.table.metadata.writer import DeltaCommit, GroupUpdate
 from keymark.table.properties.options import DUP_POLICY
 from keymark.table.runtime.runner import TaskRunner, threads_by_weight

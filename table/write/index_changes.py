@@ -14,8 +14,8 @@ from keymark.table.index.external import CHANGES, EntryChanges, KeyPart, gone
 from keymark.table.index.key_file import stretches, write_key_file
 from keymark.table.layout.view import Snapshot
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import split_by_shard
 from keymark.table.metadata.records import encode_locations
+from keymark.table.metadata.shard import split_by_shard
 from keymark.table.metadata.writer import DeltaCommit, write_group
 from keymark.table.runtime.runner import TaskRunner, threads_by_weight
 from keymark.table.state.table_state import TableState

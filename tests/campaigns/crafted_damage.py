@@ -27,9 +27,9 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.bloom import bloom_key, bloom_records
 from keymark.table.metadata.column_stats import column_stats_records, column_stats_tombstones
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
-from keymark.table.metadata.reader import split_by_shard
 from keymark.table.metadata.records import FILES as FILE_LIST
 from keymark.table.metadata.records import encode_files, encode_locations
+from keymark.table.metadata.shard import split_by_shard
 from keymark.table.metadata.writer import DeltaCommit
 from keymark.table.state.table_state import TableState, stored_schema
 

@@ -19,7 +19,7 @@ from keymark.table.errors import InputError, UnsupportedTableError
 from keymark.table.index.protocol import LookupStats
 from keymark.table.metadata.bloom import bloom_tombstones
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
-from keymark.table.metadata.reader import Shard
+from keymark.table.metadata.shard import Shard
 from keymark.table.properties.options import Options
 from keymark.table.state.table_state import TableState
 

@@ -31,7 +31,7 @@ from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.strings import from_arrow
 from keymark.table.format.kernels.order import key_order
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard
+from keymark.table.metadata.shard import Shard
 from keymark.table.state.table_state import TableState
 
 ROWS, KEYS = 1_000_000, 100_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import operator
 import subprocess
 import sys
@@ -21,11 +20,10 @@ from keymark.indexes.workload import Workload
 from keymark.reports.plan import calibration, flags, floors
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
-from keymark.reports.plan.calibration import SeenError
 from keymark.reports.plan.constants import worded
 from keymark.reports.plan.decide import choose, crossovers
 from keymark.reports.plan.formulas import HUDI, KEYMARK, QUANTITIES, unit_of
-from keymark.reports.plan.predict import Estimate, beyond, distance_error, estimate, quantity
+from keymark.reports.plan.predict import Estimate, estimate
 from keymark.reports.plan.render import lines
 
 ROOT = Path(__file__).parents[2]
@@ -242,29 +240,6 @@ def test_a_saved_fit_remembers_what_it_was_scored_on(capsys, fitted, tmp_path):
     assert len(known.errors) == len({(each.quantity, each.index) for each in known.errors})
     _, said = plan(capsys, "--calibration", path, "--score", fitted["other"])
     assert " 4x " in said
-
-
-def test_ranges_are_widened_by_what_a_score_has_seen():
-    seen = [
-        SeenError(quantity="tag", index="record", beyond=10.0, off=0.3),
-        SeenError(quantity="tag", index="record", beyond=100.0, off=0.2),
-    ]
-    assert distance_error(0.1, seen, 1.0) == pytest.approx(0.1)
-    assert distance_error(0.1, seen, 10**0.5) == pytest.approx(0.2)
-    assert distance_error(0.1, seen, 10.0) == pytest.approx(0.3)
-    # A larger distance that happened to fit better makes nothing surer.
-    assert distance_error(0.1, seen, 100.0) == pytest.approx(0.3)
-    assert distance_error(0.1, seen, 1e4) > 0.3
-    # Nobody has scored it: half as much again for each factor e.
-    assert distance_error(0.1, [], math.e) == pytest.approx(0.15)
-    known = calibration.load()
-    at = Workload(rows=1e8, batch=1e3)
-    before = quantity(known, "tag", "record", at)
-    far = max(beyond(known.ranges, at).values())
-    told = SeenError(quantity="tag", index="record", beyond=far, off=1.5)
-    after = quantity(replace(known, errors=(told,)), "tag", "record", at)
-    assert after.value == before.value
-    assert after.high / after.value >= math.exp(1.5) > before.high / before.value
 
 
 def test_a_tie_is_called_one_before_anything_is_recommended(fitted, monkeypatch):

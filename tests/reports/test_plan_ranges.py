@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import replace
 
@@ -14,9 +15,17 @@ from keymark.indexes.workload import Workload, rewritten
 from keymark.reports.plan import calibration
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
+from keymark.reports.plan.calibration import SeenError
 from keymark.reports.plan.decide import shards_for
 from keymark.reports.plan.inputs import Inputs
-from keymark.reports.plan.predict import PARTS, likely, likely_added
+from keymark.reports.plan.predict import (
+    PARTS,
+    beyond,
+    distance_error,
+    likely,
+    likely_added,
+    quantity,
+)
 from keymark.reports.plan.regret import regrets
 from keymark.reports.plan.spans import Span
 
@@ -172,3 +181,26 @@ def test_requests_that_no_calibration_knows_are_said_to_be_left_out(capsys, tmp_
     code, said = plan(capsys, *words)
     assert code == 2
     assert "kinds of requests are get, head, list, put, delete" in said
+
+
+def test_ranges_are_widened_by_what_a_score_has_seen():
+    seen = [
+        SeenError(quantity="tag", index="record", beyond=10.0, off=0.3),
+        SeenError(quantity="tag", index="record", beyond=100.0, off=0.2),
+    ]
+    assert distance_error(0.1, seen, 1.0) == pytest.approx(0.1)
+    assert distance_error(0.1, seen, 10**0.5) == pytest.approx(0.2)
+    assert distance_error(0.1, seen, 10.0) == pytest.approx(0.3)
+    # A larger distance that happened to fit better makes nothing surer.
+    assert distance_error(0.1, seen, 100.0) == pytest.approx(0.3)
+    assert distance_error(0.1, seen, 1e4) > 0.3
+    # Nobody has scored it: half as much again for each factor e.
+    assert distance_error(0.1, [], math.e) == pytest.approx(0.15)
+    known = calibration.load()
+    at = Workload(rows=1e8, batch=1e3)
+    before = quantity(known, "tag", "record", at)
+    far = max(beyond(known.ranges, at).values())
+    told = SeenError(quantity="tag", index="record", beyond=far, off=1.5)
+    after = quantity(replace(known, errors=(told,)), "tag", "record", at)
+    assert after.value == before.value
+    assert after.high / after.value >= math.exp(1.5) > before.high / before.value

@@ -9,13 +9,23 @@ import hashlib
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from page_cases import (
+    CODEC,
+    FILE_NAME,
+    PAGE_ROWS,
+    newest,
+    of_ten_pages,
+    paged,
+    pages,
+    pages_of,
+    sizes,
+)
 from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
 
 from keymark import Table
@@ -23,67 +33,13 @@ from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.base_file import (
     BaseFileOptions,
     FooterOptions,
-    read_footer,
     write_base_file,
 )
-from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_groups import DATA_PAGE
-from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.format.parquet.thrift_scan import integer
-from keymark.table.storage.storage import BytesReader
-from keymark.table.write.page_layout import columns_apart
 
-PAGE_ROWS = "keymark.parquet.page.rows"
-CODEC = "hoodie.parquet.compression.codec"
-FILE_NAME = "_hoodie_file_name"
 KEY, TIME = "_hoodie_record_key", "_hoodie_commit_time"
-
-
-def newest(table):
-    """The file of the only file group that was written last."""
-    paths = Path(table.storage.root).rglob("*.parquet")
-    return max(paths, key=lambda path: path.name.rpartition("_")[2])
-
-
-def paged(path):
-    """A file by its pages; None where they end at different rows."""
-    source = BytesReader(name=path.name, data=path.read_bytes())
-    schema = pq.read_schema(path)
-    leaves = [leaf.partition(".")[0] for leaf in leaves_of(schema.empty_table())]
-    checksums = read_footer(source).checksums
-    return PagedFile.of(source, checksums, leaves, apart=columns_apart(schema))
-
-
-def sizes(path):
-    """The rows of each page."""
-    return np.diff(paged(path).starts).tolist()
-
-
-def of_ten_pages(path, **options):
-    """A table of one file of 100 rows in ten pages."""
-    table = create(path, {PAGE_ROWS: "10", **options}, partition_path=None)
-    table.bulk_insert(rows(range(100)))
-    assert sizes(newest(table)) == [10] * 10
-    return table
-
-
-def pages(path):
-    """(page, column) -> its bytes with its header, without the column of file names."""
-    file = paged(path)
-    return {
-        (number, name): bytes(file.body.data[page.start : page.end])
-        for name, chunk in zip(file.names, file.chunks[0], strict=True)
-        for number, page in enumerate(chunk.pages)
-        if name != FILE_NAME
-    }
-
-
-def pages_of(path, name):
-    """The pages of a column."""
-    file = paged(path)
-    chunk = file.chunks[0][file.names.index(name)]
-    return [bytes(file.body.data[page.start : page.end]) for page in chunk.pages]
 
 
 def test_files_have_small_pages_however_they_are_written(tmp_path):
@@ -497,41 +453,6 @@ def test_nothing_is_left_of_values_that_all_rows_lost(tmp_path):
     assert stored == {name: list(values) for name, values in changed.items()}
 
 
-def test_a_file_is_written_whole_where_most_pages_lose_rows(tmp_path):
-    table = of_ten_pages(tmp_path / "t")
-    table.delete(rows(range(0, 60, 10)))
-    assert sizes(newest(table)) == [10] * 9 + [4]
-
-
-def test_a_file_is_written_whole_where_a_dictionary_gets_too_large(tmp_path):
-    """Otherwise it would keep the values of all batches."""
-    table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
-    keys = [f"k{n:03d}" for n in range(100)]
-    table.bulk_insert(pa.table({"k": keys, "city": ["rome", "oslo"] * 50}))
-
-    def city():
-        file = paged(newest(table))
-        return file.chunks[0][file.names.index("city")]
-
-    for share in (20, 60):
-        assert city().dictionary is not None
-        cities = [f"town-{share}-{n}" for n in range(share)]
-        table.upsert(pa.table({"k": keys[:share], "city": cities}))
-        assert sizes(newest(table)) == [10] * 10
-        found = pq.read_table(newest(table), columns=["city"])["city"].to_pylist()
-        assert found == cities + ["rome", "oslo"] * ((100 - share) // 2)
-    assert city().dictionary is None
-
-
-def test_another_codec_writes_the_file_whole(tmp_path):
-    table = of_ten_pages(tmp_path / "t")
-    table = Table.open(table.storage.root, options={PAGE_ROWS: "10", CODEC: "zstd"})
-    table.upsert(rows([5], ts=3))
-    assert sizes(newest(table)) == [10] * 10
-    chunk = pq.read_metadata(newest(table)).row_group(0).column(0)
-    assert (chunk.compression, chunk.has_dictionary_page) == ("ZSTD", True)
-
-
 def test_nested_columns_are_written_anew_beside_copied_pages(tmp_path):
     table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
     kinds = [
@@ -571,10 +492,3 @@ def test_nested_columns_are_written_anew_beside_copied_pages(tmp_path):
         # The values of n stay, and with them its pages.
         assert before is None or pages_of(newest(table), "n")[: len(before)] == before
     assert table.check().ok
-
-
-def test_zero_rows_switch_it_off(tmp_path):
-    table = create(tmp_path / "t", {PAGE_ROWS: "0"}, partition_path=None)
-    table.bulk_insert(rows(range(9000)))
-    table.upsert(rows([5], ts=2))
-    assert len(sizes(newest(table))) == 1

@@ -28,8 +28,8 @@ from keymark import Table
 from keymark.table.errors import InputError, SnapshotExpiredError, StorageError
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Validity
 from keymark.table.metadata.reshard_plan import RESHARD, load_plan, resharding
+from keymark.table.metadata.shard import Validity
 from keymark.table.runtime.clock import SystemClock
 from keymark.table.services.index import reshard
 from keymark.table.services.index.builds import save_partitions

@@ -38,22 +38,6 @@ def test_base_files(extension, partition, file_id, token, instant, size):
     assert naming.parse_log_file(partition, file.name, size) is None
 
 
-base_names = st.builds("{}_{}_{}.parquet".format, file_ids, tokens, digits)
-
-
-@given(st.lists(st.one_of(base_names, st.text(max_size=30)), max_size=5))
-def test_many_names_are_parsed_as_each_of_them(names):
-    found = naming.parse_base_files(names)
-    assert len(found) == len(names)
-    for name, parts in zip(names, found, strict=True):
-        file = naming.parse_base_file("p", name, 7)
-        if file is None:
-            assert parts is None
-        else:
-            wanted = (file.file_id, file.write_token, file.instant_time, file.extension)
-            assert parts == wanted
-
-
 @given(file_id=file_ids, instant=digits, version=st.integers(1, 999999999), token=tokens)
 def test_log_files(file_id, instant, version, token):
     log = LogFile(

@@ -24,8 +24,8 @@ from keymark.table.index.build.target import (
 )
 from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.bloom import bloom_key, bloom_records
-from keymark.table.metadata.reader import split_by_shard
 from keymark.table.metadata.records import SCHEMA
+from keymark.table.metadata.shard import split_by_shard
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
 from keymark.table.state.base_files import open_sized
 from keymark.table.storage.storage import Storage

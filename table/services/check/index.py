@@ -27,7 +27,7 @@ from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.merge import Batches, side_by_side
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard
+from keymark.table.metadata.shard import Shard
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.spool import LocalFile
 

@@ -22,7 +22,7 @@ from keymark.table.metadata.bloom import bloom_records, decode_bloom
 from keymark.table.metadata.column_ranges import decode_ranges
 from keymark.table.metadata.column_stats import Wrapper, column_stats_records, stat_schema
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
-from keymark.table.metadata.reader import Shard, split_by_shard
+from keymark.table.metadata.shard import Shard, split_by_shard
 from keymark.table.read.arrow import open_base
 from keymark.table.read.skipping import reliable_ranges
 from keymark.table.runtime.runner import TaskRunner

@@ -21,8 +21,8 @@ from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import Snapshot
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard, split_by_shard
 from keymark.table.metadata.records import location_codes
+from keymark.table.metadata.shard import Shard, split_by_shard
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage

@@ -45,7 +45,6 @@ from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import WriteStat
 from keymark.table.layout.naming import METADATA, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
-from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.metadata.replaced import settle_replaced
 from keymark.table.metadata.reshard_plan import (
@@ -57,6 +56,7 @@ from keymark.table.metadata.reshard_plan import (
     save_plan,
     take_over,
 )
+from keymark.table.metadata.shard import Shard
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import RECORD_INDEX_GROUPS_MAX, TASK_MEMORY, Options
 from keymark.table.runtime.clock import Clock

@@ -22,8 +22,8 @@ from keymark.table.index.build.target import BuildTarget, base_stat, put_base
 from keymark.table.layout.model import BaseFile, FileSlice, LogFile, WriteStat
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.merge import merged
-from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import SCHEMA
+from keymark.table.metadata.shard import Shard
 from keymark.table.metadata.writer import GroupUpdate
 from keymark.table.storage.spool import Spool
 from keymark.table.timeline.commit_metadata import DeltaStat

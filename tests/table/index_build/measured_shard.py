@@ -16,8 +16,8 @@ from keymark.table.index.key_file import write_key_file
 from keymark.table.layout.model import FileSlice
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import file_id
-from keymark.table.metadata.reader import Shard, Validity
 from keymark.table.metadata.records import encode_locations
+from keymark.table.metadata.shard import Shard, Validity
 from keymark.table.metadata.writer import GroupUpdate
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.timeline.timeline import Timeline

@@ -28,8 +28,8 @@ from keymark.table.index.key_file import write_key_file
 from keymark.table.layout.model import BaseFile, FileSlice, WriteStat
 from keymark.table.layout.naming import METADATA, parse_base_file, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
-from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import encode_locations
+from keymark.table.metadata.shard import Shard
 from keymark.table.metadata.writer import GroupUpdate
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.services.check.index import Differences, count_differences

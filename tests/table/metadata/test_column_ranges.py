@@ -16,8 +16,8 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.metadata import column_stats
 from keymark.table.metadata.column_ranges import file_keys, read_ranges
 from keymark.table.metadata.column_stats import Wrapper
-from keymark.table.metadata.reader import split_by_shard
 from keymark.table.metadata.records import SCHEMA
+from keymark.table.metadata.shard import split_by_shard
 from keymark.table.storage.storage import BytesReader
 
 DECIMAL = decimal.Decimal
