@@ -94,9 +94,9 @@ def refuse_repeated_keys(rows: pa.Table, layout: Layout, *, in_partitions: bool)
     most = pc.max(counts).as_py() or 0
     if most > 1:
         repeated = pc.sum(pc.greater(counts, 1)).as_py()
-        where = "in one partition " if in_partitions else ""
+        where = " in one partition" if in_partitions else ""
         raise HarnessError(
-            f"{layout.name} holds {repeated:,} keys more than once {where}, one of them {most:,} "
+            f"{layout.name} holds {repeated:,} keys more than once{where}, one of them {most:,} "
             "times: a run measures tables whose keys are unique in the whole table, or in each "
             "partition where all of its indexes look there only"
         )

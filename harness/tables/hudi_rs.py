@@ -34,7 +34,7 @@ def slices(table: Path) -> list[hudi.HudiFileSlice]:
 def replaced(table: Path) -> dict[tuple[str, str], str]:
     """The instant that replaced each replaced file group, by partition path and file id."""
     timeline = _open(table).get_timeline()
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for instant in timeline.get_completed_replacecommits():
         told = json.loads(timeline.get_instant_metadata_in_json(instant))
         for partition, file_ids in (told.get("partitionToReplaceFileIds") or {}).items():
