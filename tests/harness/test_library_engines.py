@@ -24,7 +24,8 @@ from keymark.harness.engines.libraries.names import (
     library_name,
     pinned,
 )
-from keymark.harness.errors import CellError, HarnessError, ScenarioError
+from keymark.harness.engines.locations import unreached
+from keymark.harness.errors import CellError, HarnessError
 from keymark.harness.run import notes
 from keymark.harness.scenario import scenario
 from keymark.harness.scenario.schema import scenario_schema
@@ -90,7 +91,7 @@ def test_engines_without_spark_stand_among_the_others():
     assert not re.fullmatch(forms, "deltalake@1.6")
 
 
-def test_what_such_an_engine_cannot_do_is_told_before_a_run(cache, tmp_path):
+def test_what_such_an_engine_cannot_do_is_told_before_a_run(cache):
     del cache
     reason = environments.missing_environment(DELTALAKE)
     engine = f"deltalake@{DELTALAKE.version}"
@@ -110,13 +111,8 @@ def test_what_such_an_engine_cannot_do_is_told_before_a_run(cache, tmp_path):
     )
     told = engine_pool.missing(["native", engine], ["record", "merge"], source=hudis)[engine]
     assert told == f"{engine} cannot start from a table of Hudi's; dataset.source reads its rows"
-    document = tmp_path / "far.toml"
-    document.write_text(
-        f'name = "far"\nengines = ["{engine}"]\nindexes = ["merge"]\n'
-        '[table]\nlocation = "s3://bucket/runs"\n'
-    )
-    with pytest.raises(ScenarioError, match=r"deltalake@.* has no connection to s3://bucket/runs"):
-        scenario.load(str(document))
+    far = unreached(["native", engine], "s3://bucket/runs", {})
+    assert far == {engine: f"{engine} does not tell its requests, so its tables are on a disk only"}
 
 
 def test_options_of_all_engines_are_said_in_the_librarys_words_and_its_own_win():
