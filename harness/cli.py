@@ -95,10 +95,7 @@ def run(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
-            metavar="SHARE",
-            help="repeat until the half-width of every headline's interval is below it: 10%",
-        ),
+        typer.Option(metavar="SHARE", help="repeat until all headlines are known to: 10%"),
     ] = None,
     base: Annotated[
         list[str] | None,
