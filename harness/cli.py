@@ -96,10 +96,7 @@ def run(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
-            metavar="SHARE",
-            help="repeat until the half-width of every headline's interval is below it: 10%",
-        ),
+        typer.Option(metavar="SHARE", help="repeat until all headlines are known to: 10%"),
     ] = None,
     base: Annotated[
         list[str] | None,
@@ -135,20 +132,25 @@ def run(
         raise HarnessError(
             "--base and --candidate are for jobs; `gate REVISION` compares revisions"
         )
-    overrides: dict[str, object] = {}
-    if engine:
-        overrides["engines"] = [revisions.named(name) for name in engine]
-    if index:
-        overrides["indexes"] = index
-    if master:
-        overrides["spark.master"] = master
-    if tables:
-        overrides["table.location"] = tables
     if budget and until:
         raise HarnessError("--budget and --until both choose the repetitions; give one of them")
     budget_s, half_width = parse_duration("--budget", budget), parse_share("--until", until)
-    resolved = scenarios_.load(scenario, sets=set_ or (), overrides=overrides)
+    options = _overrides(engine, index, master, tables)
+    resolved = scenarios_.load(scenario, sets=set_ or (), overrides=options)
     _run_scenario(resolved, target, budget_s=budget_s, half_width=half_width)
+
+
+def _overrides(
+    engine: list[str] | None, index: list[str] | None, master: str | None, tables: str | None
+) -> dict[str, object]:
+    """Keys of a scenario that have options of their own."""
+    given = {
+        "engines": [revisions.named(name) for name in engine or ()],
+        "indexes": index,
+        "spark.master": master,
+        "table.location": tables,
+    }
+    return {key: said for key, said in given.items() if said}
 
 
 def _run_scenario(

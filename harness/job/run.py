@@ -73,7 +73,7 @@ class JobRequest(RunTarget):
             },
             "job": {**said, "step": commands},
             "sides": {
-                side.name: {"values": dict(side.values), "commit": side.commit or ""}
+                side.name: {"values": dict(side.values), "commit": side.commit or "the work tree"}
                 for side in self.sides
             },
         }

@@ -72,9 +72,10 @@ class _Group:
     runs: list[Run] = field(default_factory=list)
 
     def takes(self, run: Run) -> bool:
-        """Whether a run belongs here."""
+        """Whether a run belongs here; of one without a scenario nobody knows what it did."""
         same = (self.scenario, self.machine) == (_scenario(run), _machine(run))
-        return same and not differing_work(facts.work(self.runs[0]), facts.work(run))
+        is_known = run.record.scenario.name is not None
+        return is_known and same and not differing_work(facts.work(self.runs[0]), facts.work(run))
 
 
 def read_all(paths: Sequence[Path]) -> list[WorkHistory]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from keymark.reports.model import tables
@@ -37,11 +37,11 @@ def widest(run: Run) -> IntervalWidth | None:
     """
     loads = run.record.scenario.workload.loads
     taken = [each.repetition for each in run.samples if not each.warmup and each.step not in loads]
-    right = [cell for cell in run.cells if cell.verified]
+    last = max(taken, default=0)
+    right = [cell for cell in run.cells if cell.verified and _is_in(cell, last, loads)]
     pairs = cell_pairs(right)
     paired = {cell.cell for pair in pairs for cell in pair}
     alone = [(cell,) for cell in right if cell.cell not in paired]
-    last = max(taken, default=0)
     found = [
         each
         for cells in (*pairs, *alone)
@@ -49,6 +49,14 @@ def widest(run: Run) -> IntervalWidth | None:
         if measure.step not in loads
     ]
     return max(found, key=lambda each: each.half_width, default=None)
+
+
+def _is_in(cell: CellView, repetition: int, loads: Collection[str]) -> bool:
+    """Whether a cell took a step of a repetition."""
+    return any(
+        step not in loads and any(number == repetition for number, _ in series.values)
+        for (step, _, _), series in cell.series.items()
+    )
 
 
 def _widths(cells: Sequence[CellView], last: int) -> Iterator[tuple[Measure, IntervalWidth]]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
 
 from keymark.reports.render.charts import GRID, INK, Drawing, number_ticks
 
 _MARKERS = "osD^vPX*<>"
 _ROOM = 1.2
-_WIDE = 100
+_EDGE = 1.05
+_NARROW, _WIDE = 4, 100
 _LABEL, _NAME = 26, 34
 """Letters in a line of a row's label, and of an entry of the legend."""
 
@@ -69,10 +70,10 @@ def dots_chart(
         if line is not None:
             axes.axvline(line, color=INK, linewidth=1.2)
         for place, row in enumerate(rows):
-            for dot in row.dots:
-                beside = (names.index(dot.name) + 0.5) / len(names) - 0.5
-                at = max(dot.value, low)
-                around = [[at - max(dot.low, low)], [max(dot.high, at) - at]]
+            for number, dot in enumerate(row.dots):
+                beside = (number + 0.5) / len(row.dots) - 0.5
+                at = max(dot.value, low * _EDGE)
+                around = [[at - min(max(dot.low, low), at)], [max(dot.high, at) - at]]
                 axes.errorbar(
                     at, place + 0.7 * beside, xerr=around, fmt=marks[dot.name], color=dot.color,
                     ecolor=INK, markersize=5.5, markeredgecolor=INK, markeredgewidth=0.6,
@@ -83,14 +84,14 @@ def dots_chart(
         axes.set_ylim(len(rows) - 0.5, -0.5)
         labels = [textwrap.fill(row.label, _LABEL) for row in rows]
         axes.set_yticks(range(len(rows)), labels, fontsize=8.5)
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < _WIDE * low else (1,)))
+        axes.xaxis.set_major_locator(_ticks(low, high))
         axes.xaxis.set_minor_locator(NullLocator())
         number_ticks(axes.xaxis)
         axes.grid(axis="x", color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(length=0)
         axes.xaxis.label.set_fontsize(9)
-        axes.set_xlabel(axis)
+        axes.set_xlabel(axis if all(ends) else f"{axis}\nat the left edge: 0")
         for side in ("top", "right", "bottom"):
             axes.spines[side].set_visible(False)
         handles = [
@@ -107,3 +108,10 @@ def dots_chart(
 
     # A line of the legend takes less than half of a row.
     return Drawing(draw=draw, rows=len(rows) + 1 + len(names) // 4, title=title)
+
+
+def _ticks(low: float, high: float) -> Locator:
+    """Ticks that leave room for their numbers."""
+    if high < _NARROW * low:
+        return MaxNLocator(4)
+    return LogLocator(subs=(1, 2, 5) if high < _WIDE * low else (1,))

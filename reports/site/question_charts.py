@@ -15,6 +15,7 @@ from keymark.reports.plan import render as plan_render
 from keymark.reports.plan.score import Score
 from keymark.reports.render.dots_chart import Dot, DotRow, dots_chart
 from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.format_values import times
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, clean
 from keymark.reports.site.claims import claims_of
@@ -76,17 +77,17 @@ def _planner(run: Run) -> Iterator[tuple[Chart, str]]:
         return
     finding = _score_finding(made)
     title = "Errors of the planner's predictions"
-    axis = "error in %: the median, and a line to the worst"
+    axis = "error in %: median, line to the worst"
     drawing = dots_chart(rows, title=title, axis=axis, line=None)
     label = f"Chart of errors of the planner's predictions. {finding}"
     yield chart("planner", title, label, drawing, _score_grid(made)), finding
 
 
 def _error_rows(made: Score) -> list[DotRow]:
-    """The errors of each quantity, at each distance from the calibration, by index."""
+    """The errors of each quantity by index, at each distance beyond what was calibrated."""
     found: dict[str, list[Dot]] = {}
     for each in made.off:
-        far = f", {each.beyond:.3g} times beyond the calibration" if each.beyond > 1 else ""
+        far = f" ({times(each.beyond)} beyond)" if each.beyond > 1 else ""
         percent = 100 * each.error
         dot = Dot(
             name=clean(each.index, 40),

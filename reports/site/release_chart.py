@@ -61,7 +61,9 @@ def _rows(first: CellView, later: Sequence[CellView]) -> Iterator[MultiplesRow]:
 
 def _finding(first: CellView, last: CellView) -> str:
     """What differs in the last release from the first one."""
-    more, less, same = [], [], 0
+    more: list[str] = []
+    less: list[str] = []
+    same = 0
     for column in tables.headline([first, last]).columns:
         measure = column.measure
         ratio = paired_ratio(measure.values(first), measure.values(last))[0]

@@ -115,6 +115,7 @@ def test_two_revisions_take_turns(capsys, tmp_path):
     assert value(out, "shuffle_write_bytes", cell="candidate/nightly") == 4000
     said, _ = say(capsys, "gate", out, code=1)
     assert "shuffle_write_bytes: regression" in said
+    assert "to the work tree" in said
     titles = {name: each["title"] for name, each in record(out)["processes"].items()}
     assert titles["base"].startswith("commit ")
     assert titles["candidate"] == "the work tree"

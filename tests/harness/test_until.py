@@ -17,7 +17,7 @@ from keymark.harness.run.until import Until, Widest, percent, widest_of
 from keymark.harness.scenario import matrix, scenario
 from keymark.harness.store.store import RunFolder
 
-SMALL = ("indexes=['record','bucket']", "workload.rounds=1")
+SMALL = ("indexes=['record','bucket']", "workload.rounds=2", "workload.delete=true")
 
 
 class Widths:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
+from synthetic_plan import plan_run
 from synthetic_runs import quickstart, sample, write_run
 from test_formats_part import DELTA, ICEBERG, NATIVE, WRITES
 from test_formats_part import run_of as formats_of
@@ -79,19 +80,23 @@ def test_one_release_has_no_chart(tmp_path):
     assert list(release_charts(load(releases_of(tmp_path, {OLD: {"wall_s": [1.0]}})))) == []
 
 
-def test_published_figures_and_the_planners_errors_have_charts(tmp_path):
-    found = {
-        key: (made, told) for key, made, told in question_charts(load(quickstart(tmp_path / "run")))
-    }
-    made, told = found["published"]
+def charts(path):
+    return {key: (made, told) for key, made, told in question_charts(load(path))}
+
+
+def test_published_figures_have_a_chart(tmp_path):
+    made, told = charts(quickstart(tmp_path / "run"))["published"]
     assert told.startswith("Of 4 published figures, ")
     assert made.grid.heads[0] == "published"
     assert "as a multiple of the published figure" in made.drawing.bare_svg
-    made, told = found["planner"]
+    assert charts(write_run(tmp_path / "alone", [sample()])) == {}
+
+
+def test_the_planners_errors_have_a_chart(tmp_path):
+    made, told = charts(plan_run(tmp_path / "run", repetitions=1))["planner"]
     assert told.startswith("Half of ")
     assert "error in %" in made.drawing.bare_svg
-    alone = load(write_run(tmp_path / "alone", [sample()]))
-    assert list(question_charts(alone)) == []
+    assert made.grid.heads[0] == "beyond"
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-9, 1e9])

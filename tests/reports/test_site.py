@@ -151,7 +151,7 @@ def test_the_history_has_a_chart_of_each_headline_of_runs_that_were_repeated(sit
     assert "small, 2 runs" in text
     assert text.count("<figure>") == text.count("<svg") > 3
     assert "Upsert batch" in text
-    assert "Measured once" in text
+    assert "No number was measured twice" in text
     for run_id in site.runs:
         assert f'href="runs/{run_id}/index.html"' in text
 
