@@ -154,7 +154,7 @@ def _scored(run: Run) -> Shown | None:
         return None
     if not made.off:
         return None
-    (_, *heads), rows = plan_render.score_table(made)
+    (_, *heads), rows = plan_render.score_table(made.off)
     typical = median(each.error for each in made.off)
     worst = max(each.worst for each in made.off)
     told = f"Half of {len(rows)} kinds of prediction are off by at most {typical:.0%}"

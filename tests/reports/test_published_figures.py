@@ -102,10 +102,11 @@ def test_damaged_predictions_are_one_clear_line(known, tmp_path, change):
         load(path)
 
 
-def test_one_command_predicts_once_and_makes_the_page(known, tmp_path):
+def test_one_command_predicts_once_and_makes_the_page(known, tmp_path, monkeypatch):
     kept = tmp_path / "fit.json"
     kept.write_text(known.to_json())
     words = [sys.executable, str(SCRIPT), "--root", str(tmp_path), "--calibration", str(kept)]
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     subprocess.run(words, check=True, capture_output=True)
     predictions = tmp_path / "results/published_figures/predictions.json"
     before = predictions.read_bytes()
