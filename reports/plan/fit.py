@@ -170,8 +170,10 @@ def _column(cell: Observation, amount: str, scans: Sequence[str]) -> str:
 
 def _limits(table: _Floats, measured: _Floats) -> _Floats:
     """By column, the constant with which an amount is a tenth of the cell where it weighs most."""
-    heaviest = (table / measured[:, None]).max(axis=0)
-    return np.divide(_ORDINARY, heaviest, out=np.zeros_like(heaviest), where=heaviest > 0)
+    heaviest: _Floats = (table / measured[:, None]).max(axis=0)
+    found: _Floats = np.zeros_like(heaviest)
+    np.divide(_ORDINARY, heaviest, out=found, where=heaviest > 0)
+    return found
 
 
 def _medians(values: _Floats, works: npt.NDArray[np.int64]) -> _Floats:

@@ -187,7 +187,7 @@ def test_no_constant_of_a_time_is_nothing():
         assert min(least) > 0
         for constants in (each.values, *each.draws):
             assert all(map(operator.ge, constants, least)), name
-    assert PAIR >= 3.2e-8
+    assert PAIR == 5.4e-8
 
 
 def test_a_saved_fit_of_nothing_is_raised_to_the_floor(fitted, tmp_path):

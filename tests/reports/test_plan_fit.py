@@ -122,7 +122,7 @@ def test_a_query_by_key_costs_the_files_that_it_opens(calibrations):
     assert opened == pytest.approx(0.2 + 4e-3 * 20 / 2 + 2e-6 * 800_000 / 2, rel=1e-3)
     assert opened == quantity(known, "point_query", "bucket", at).value
     listed = quantity(known, "point_query", "record", at).value
-    assert listed == pytest.approx(0.2 + 3e-5 * 20, rel=1e-3)
+    assert listed == pytest.approx(0.2 + 3e-5 * 20 + 2e-6 * 40_000, rel=1e-3)
     assert quantity(known, "point_query_spark", "record", at).value == 0
 
 

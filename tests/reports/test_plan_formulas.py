@@ -232,7 +232,8 @@ def test_a_query_by_key_opens_every_file_or_the_one_that_the_index_names():
     ordered = amounts("point_query", "simple", replace(SMALL, ordered=True), TASKS)
     assert (ordered["files"], ordered["rows"]) == (10, 25_000)
     for model in (KEYMARK, HUDI):
-        assert model.amounts("point_query", "record", SMALL, TASKS) == {"once": 1, "listed": 20}
+        found = model.amounts("point_query", "record", SMALL, TASKS)
+        assert found == {"once": 1, "listed": 20, "rows": 5_000}
     names = [KEYMARK.name_of(name, "record") for name in POINT_QUERIES]
     assert names == ["point_query/record", "point_query_spark/record"]
     assert HUDI.name_of("point_query_spark", "record") is None
