@@ -12,10 +12,10 @@ HoodieBackedTableMetadataWriter.streamWriteToMetadataPartitions.
 from __future__ import annotations
 
 from keymark.indexes.record import cost
-from keymark.indexes.shared.cost import BLOCK_BYTES, one_file
+from keymark.indexes.shared.cost import one_file
 from keymark.indexes.shared.hudi_cost import LOCATION_HEAP, joined, key_heap, looked_up
 from keymark.indexes.spec import TASKS, Equation, IndexCost
-from keymark.indexes.workload import Workload, rewritten
+from keymark.indexes.workload import BLOCK_BYTES, Workload, rewritten
 
 
 def tag(at: Workload, _mode: str) -> dict[str, float]:
