@@ -147,6 +147,6 @@ def _headlines(runs: Sequence[Run]) -> list[HeadlineHistory]:
             if len(values) > 1
         )
         if series:
-            history = History(runs=names, series=series, warnings=())
+            history = History(runs=names, series=series, begins=(), warnings=())
             found.append(HeadlineHistory(key=name, title=measure.what, history=history))
     return found

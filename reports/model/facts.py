@@ -268,8 +268,8 @@ def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
     if work.spread_batch:
         doing.append("an upsert of as many rows all over the table, once")
     if work.model_keys:
-        few, many = min(work.model_keys), max(work.model_keys)
-        doing.append(f"lookups of {few:,} to {many:,} keys, cold and warm")
+        least, most = min(work.model_keys), max(work.model_keys)
+        doing.append(f"lookups of {least:,} to {most:,} keys, cold and warm")
     return doing
 
 

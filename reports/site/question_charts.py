@@ -7,6 +7,7 @@ from statistics import median
 
 from keymark.indexes import installed
 from keymark.reports.errors import ReportError
+from keymark.reports.model.claims import claims
 from keymark.reports.model.data_points import by_data, leading
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.plan import calibration, score
@@ -16,7 +17,7 @@ from keymark.reports.render.dots_chart import Dot, DotRow, dots_chart
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, clean
-from keymark.reports.site.claims import claims, claims_of
+from keymark.reports.site.claims import claims_of
 from keymark.reports.site.format_chart import format_charts
 from keymark.reports.site.release_chart import release_charts
 
@@ -108,7 +109,7 @@ def _score_finding(made: Score) -> str:
 
 
 def _score_grid(made: Score) -> Grid:
-    (_, _, *heads), rows = plan_render.score_table(made)
+    (_, _, *heads), rows = plan_render.score_table(made.off)
     entries = [
         Row(
             label=f"{name}, {index}",
