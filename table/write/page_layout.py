@@ -148,6 +148,25 @@ def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
     )
 
 
+def rows_of_pages(layout: Layout, firsts: _Numbers) -> int:
+    """The rows of each page but the last one of each row group, where no page is copied.
+
+    Columns that change can be encoded as a whole then. 0 where a page is copied or is shorter.
+
+    Args:
+        layout: of the next file.
+        firsts: the first page of each row group of the file before.
+    """
+    rows = max((page.rows for page in layout.pages), default=0)
+    groups = np.searchsorted(firsts, [page.place for page in layout.pages], "right").tolist()
+    copied = any(page.kind is PageKind.COPIED for page in layout.pages)
+    short = any(
+        page.rows < rows and group == behind
+        for page, group, behind in zip(layout.pages, groups, groups[1:], strict=False)
+    )
+    return 0 if copied or short else rows
+
+
 def rows_of(pages: Sequence[int], starts: _Numbers) -> _Numbers:
     """The rows of some pages of a file, ascending."""
     rows = [np.arange(starts[number], starts[number + 1]) for number in pages]

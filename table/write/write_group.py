@@ -58,6 +58,7 @@ from keymark.table.write.page_layout import (
     layout_of,
     paged_file,
     rows_of,
+    rows_of_pages,
     with_small_pages,
 )
 
@@ -158,16 +159,20 @@ def _write_changed_pages(
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
     stored = _read_pages(before, paged, layout, incoming.schema)
     changed = changed_columns(stored, incoming, layout)
-    updated = stored.select(changed)
+    page_rows = rows_of_pages(layout, paged.firsts)
+    # All rows of these are written. Arrow encodes them faster at once than page by page.
+    whole = changed if page_rows else []
+    by_pages = stored.drop_columns(whole)
+    updated = stored.select([] if whole else changed)
     written = write_next_file(
         NextFile(
             before=paged,
             pages=layout.pages,
             read=layout.read,
             stored=stored,
-            new=compose(stored, incoming, layout.new, file.name),
+            new=compose(by_pages, incoming, layout.new, file.name),
             updated=compose(updated, incoming, layout.updated, file.name),
-            anew=_columns_anew(before, incoming, file.name),
+            anew=_columns_anew(before, incoming, file.name, stored.select(whole)),
             schema=incoming.schema,
             entries=hudi_entries(
                 lambda: _keys_after(work, before),
@@ -177,7 +182,7 @@ def _write_changed_pages(
             ),
             path=file.path,
         ),
-        target.options,
+        replace(target.options, page_rows=page_rows or None),
     )
     if written is None:
         return None
@@ -236,16 +241,35 @@ def _read_pages(before: _Before, paged: PagedFile, layout: Layout, schema: pa.Sc
     return stored.append_column(field, before.keys.take(pa.array(rows)).cast(field.type))
 
 
-def _columns_anew(before: _Before, incoming: pa.Table, file_name: str) -> pa.Table:
-    """The columns that are written anew, with all rows of the next slice."""
+def _columns_anew(
+    before: _Before, incoming: pa.Table, file_name: str, stored: pa.Table
+) -> pa.Table:
+    """The columns that are written anew, with all rows of the next slice.
+
+    Args:
+        before: the slice before.
+        incoming: the rows of the batch.
+        file_name: of the next slice.
+        stored: of the columns those whose stored rows are all at hand.
+    """
     source, names = before.merge.source, columns_apart(incoming.schema)
     others = [name for name in names if name != FILE_NAME_COLUMN]
-    name = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(source), np.int32)), [file_name])
-    if not others:
-        return pa.table({FILE_NAME_COLUMN: name})
-    stored = read_columns(before.data, before.footer.metadata, others)
-    rows = compose(stored, incoming, source, file_name)
-    return pa.table({each: name if each == FILE_NAME_COLUMN else rows[each] for each in names})
+    columns = {
+        FILE_NAME_COLUMN: pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(len(source), np.int32)), [file_name]
+        )
+    }
+    parts = [stored]
+    if others:
+        parts.append(read_columns(before.data, before.footer.metadata, others))
+    for part in parts:
+        rows = compose(part, incoming, source, file_name)
+        columns.update(zip(rows.column_names, rows.columns, strict=True))
+    # A column that must not be null has other pages.
+    fields = [
+        item.with_type(columns[item.name].type) for item in incoming.schema if item.name in columns
+    ]
+    return pa.table([columns[item.name] for item in fields], schema=pa.schema(fields))
 
 
 def _merged_columns(

@@ -63,3 +63,20 @@ def pages_of(path, name):
     file = paged(path)
     chunk = file.chunks[0][file.names.index(name)]
     return [bytes(file.body.data[page.start : page.end]) for page in chunk.pages]
+
+
+def check_statistics(path):
+    """Counts of nulls are exact, and all values lie in the range."""
+    file = pq.ParquetFile(path)
+    for number in range(file.num_row_groups):
+        group, found = file.metadata.row_group(number), file.read_row_group(number)
+        for column, name in enumerate(found.column_names):
+            chunk = group.column(column)
+            assert chunk.num_values == found.num_rows == group.num_rows
+            if chunk.statistics is None:
+                continue
+            assert chunk.statistics.null_count == found[name].null_count
+            if chunk.statistics.has_min_max:
+                low, high = chunk.statistics.min, chunk.statistics.max
+                values = found[name].drop_null().to_pylist()
+                assert all(low <= value <= high for value in values), name

@@ -19,6 +19,7 @@ from page_cases import (
     CODEC,
     FILE_NAME,
     PAGE_ROWS,
+    check_statistics,
     newest,
     of_ten_pages,
     paged,
@@ -192,22 +193,6 @@ def drawn(rng, keys):
     return pa.table({"k": [f"k{key:03d}" for key in keys], **columns})
 
 
-def check_statistics(path):
-    file = pq.ParquetFile(path)
-    for number in range(file.num_row_groups):
-        group, found = file.metadata.row_group(number), file.read_row_group(number)
-        for column, name in enumerate(found.column_names):
-            chunk = group.column(column)
-            assert chunk.num_values == found.num_rows == group.num_rows
-            if chunk.statistics is None:
-                continue
-            assert chunk.statistics.null_count == found[name].null_count
-            if chunk.statistics.has_min_max:
-                low, high = chunk.statistics.min, chunk.statistics.max
-                values = found[name].drop_null().to_pylist()
-                assert all(low <= value <= high for value in values), name
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_columns_of_all_types_read_back_and_their_statistics_stay_true(tmp_path, seed):
     """Counts of nulls are exact, and all values lie in the range."""
@@ -237,11 +222,6 @@ def test_columns_of_all_types_read_back_and_their_statistics_stay_true(tmp_path,
         assert repr(by_key) == repr([row for _, row in sorted(wanted.items())])
     assert table.check().ok
     assert copied > 3
-
-
-def pages_of_column(found, name):
-    """Those of a column, of all `pages` of a file."""
-    return [page for (_, column), page in sorted(found.items()) if column == name]
 
 
 def of_repeated_values(path, codec="gzip"):
@@ -404,53 +384,6 @@ def test_footers_go_with_their_writers(tmp_path):
     finally:
         gc.enable()
     assert len(set(alive)) == 1
-
-
-def test_columns_that_stay_are_copied_even_if_all_pages_change(tmp_path):
-    """A third of the batch is inserted, behind the pages that are updated."""
-    table = of_ten_pages(tmp_path / "t")
-    before = pages(newest(table))
-    changed = [*range(0, 100, 9), *range(500, 506)]
-    done = table.upsert(rows(changed, ts=3))
-    assert (done.updated, done.inserted) == (12, 6)
-    assert sizes(newest(table)) == [10] * 10 + [6]
-    after = pages(newest(table))
-    for number in range(10):
-        kept = (KEY, "_hoodie_partition_path", "k", "v")
-        assert all(after[number, name] == before[number, name] for name in kept)
-        assert after[number, "ts"] != before[number, "ts"]
-    # They join the last page while it has room.
-    table.upsert(rows([*range(5, 100, 9), *range(506, 512)], ts=4))
-    assert sizes(newest(table)) == [10] * 11 + [2]
-    assert pages_of(newest(table), "k")[:10] == pages_of_column(before, "k")
-    wanted = {f"k{n}": 1 for n in range(100)} | dict.fromkeys([f"k{n}" for n in changed], 3)
-    wanted |= {f"k{n}": 4 for n in [*range(5, 100, 9), *range(506, 512)]}
-    path = str(newest(table))
-    assert dict(duckdb.sql(f"select k, ts from read_parquet('{path}')").fetchall()) == wanted
-    assert {key: row[2] for key, row in data_rows(table).items()} == wanted
-    assert sorted(key for key, _, _ in by_hudi_rs(table.storage.root)) == sorted(wanted)
-    check_statistics(newest(table))
-    assert table.check().ok
-
-
-def test_nothing_is_left_of_values_that_all_rows_lost(tmp_path):
-    """Neither in ranges nor in dictionaries, though the keys are copied."""
-    table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
-    keys = [f"k{n:03d}" for n in range(100)]
-    table.bulk_insert(pa.table({"k": keys, "city": ["rome", None] * 50, "n": range(100)}))
-    before = pages_of(newest(table), "k")
-    changed = {"k": keys, "city": [None, "bonn"] * 50, "n": range(1000, 1100)}
-    table.upsert(pa.table(changed))
-    assert pages_of(newest(table), "k") == before
-    file = paged(newest(table))
-    known = file.dictionary(0, file.names.index("city"), pa.string())
-    assert known.values.to_pylist() == ["bonn"]
-    group = pq.read_metadata(newest(table)).row_group(0)
-    found = group.column(file.names.index("n")).statistics
-    assert (found.min, found.max, found.null_count) == (1000, 1099, 0)
-    assert group.column(file.names.index("city")).statistics.null_count == 50
-    stored = pq.read_table(newest(table), columns=list(changed)).to_pydict()
-    assert stored == {name: list(values) for name, values in changed.items()}
 
 
 def test_nested_columns_are_written_anew_beside_copied_pages(tmp_path):
