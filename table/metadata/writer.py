@@ -34,7 +34,7 @@ from keymark.table.layout.naming import (
 from keymark.table.metadata.bloom import bloom_tombstones
 from keymark.table.metadata.column_stats import column_stats_tombstones
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, file_id, supported
-from keymark.table.metadata.reader import MetadataTable
+from keymark.table.metadata.reader import MetadataTable, is_initial
 from keymark.table.metadata.records import (
     ALL_PARTITIONS,
     SCHEMA,
@@ -319,7 +319,8 @@ def take_back_orphans(storage: Storage, data: Timeline) -> None:
     """
     known = {instant.time for instant in data.instants}
     for instant in Timeline.load(storage, METADATA).pending():
-        own = len(instant.time) == _OWN_DIGITS
+        # In a table without commits those of builds and re-shardings are as long.
+        own = len(instant.time) == _OWN_DIGITS and not is_initial(instant.time)
         if instant.action == "deltacommit" and own and instant.time not in known:
             take_back_delta(storage, instant.time)
 

@@ -123,9 +123,10 @@ class TableConfig:
         They are those of its index, or of the one that stands beside it.
         """
         named = (spec for spec in specs().values() if spec.table_type == self.index_type)
-        own = next((spec.key_runs for spec in named), "")
-        beside: KeyRuns = "hashes" if _flag(self.properties, RECORD_HASHES) else ""
-        return own or beside
+        own: KeyRuns = next((spec.key_runs for spec in named), "")
+        if own:
+            return own
+        return "hashes" if _flag(self.properties, RECORD_HASHES) else ""
 
     @property
     def generates_keys(self) -> bool:

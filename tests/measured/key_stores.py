@@ -27,7 +27,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -336,7 +336,7 @@ class Figures:
 
     def append_beat(self, beat: Beat) -> None:
         """What the canary saw."""
-        self.known["beats"].append(beat.model_dump())
+        self.known["beats"].append(asdict(beat))
 
     def save(self) -> None:
         """Keep them."""

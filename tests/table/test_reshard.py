@@ -88,6 +88,17 @@ def test_more_file_groups_hold_the_same(tmp_path, before, after):
     assert_exact(Table.open(str(tmp_path / "t")))
 
 
+def test_a_table_without_rows(tmp_path):
+    table = create(tmp_path / "t", index="record")
+    begin_reshard(table, 4)
+    table.rollback()
+    assert resharding(table.storage) is not None, "what takes dead writes back leaves it alone"
+    assert table.reshard_index(4).after == 4
+    table.upsert(rows(range(9)))
+    assert shard_count(table) == 4
+    assert_exact(table)
+
+
 @settings(max_examples=8)
 @given(before=st.integers(1, 6), more=st.integers(1, 9), seed=st.integers(0, 9))
 def test_any_numbers(tmp_path_factory, before, more, seed):

@@ -52,7 +52,7 @@ def test_a_death_right_after_the_commit_leaves_all_files_covered(table, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr(TableServices, "maintain", die)
         with pytest.raises(Killed):
-            table.upsert(rows([1, 50], ts=2, value="w"))
+            table.upsert(rows([1, 50], ts=2, partition="p1", value="w"))
     again = Table.open(table.storage.root)
     assert len(data_rows(again)) == 10
     assert uncovered(again) == set()
@@ -65,14 +65,14 @@ def test_a_death_before_the_commit_leaves_runs_that_the_next_write_deletes(table
     with monkeypatch.context() as patched:
         patched.setattr(WriteTransaction, "_complete", die)
         with pytest.raises(Killed):
-            table.upsert(rows([1, 50], ts=2, value="w"))
+            table.upsert(rows([1, 50], ts=2, partition="p1", value="w"))
     left = run_files(table) - before
     assert left
     again = Table.open(table.storage.root)
     assert uncovered(again) == set()
     assert again.files("v = 'wk50'") == ()
     assert again.check().ok
-    again.upsert(rows([2], ts=3, value="x"))
+    again.upsert(rows([2], ts=3, partition="p2", value="x"))
     assert not left & run_files(again)
     assert uncovered(again) == set()
 
