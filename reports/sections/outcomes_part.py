@@ -22,8 +22,10 @@ from keymark.reports.render.text import NOTHING, clean, without_folders
 VERIFIED, REFUSED, FAILED, WRONG = "verified", "refused", "failed", "wrong answer"
 ENDED = "ended at a limit"
 
-_REFUSALS = re.compile(r"NotSupported|UnsupportedOperation")
-"""Names of the exceptions with which Hudi says that it does not do something."""
+_REFUSALS = re.compile(
+    r"NotSupported|UnsupportedOperation|(?:does not|doesn't) (?:support|work with)|not supported"
+)
+"""Names of exceptions, and words, with which Hudi says that it does not do something."""
 _READS = ("lookup", "point_query", "column_query", "range_query")
 """Beginnings of the names of steps that leave a table as it is."""
 _LOAD = "bulk_insert"

@@ -171,7 +171,7 @@ def wrong(reason, **more):
 
 
 def test_what_runs_is_a_table_of_releases_and_what_does_not_is_told(tmp_path):
-    refused = "failed: CellError: HoodieNotSupportedException: not with this table"
+    refused = "failed: CellError: HoodieException: Such an index does not work with COW table."
     given = (
         (OLD, "record", {}),
         (NEWER, "record", wrong(refused, step="bulk_insert")),
@@ -192,7 +192,7 @@ def test_what_runs_is_a_table_of_releases_and_what_does_not_is_told(tmp_path):
         NEWER: ["9", "refused", "wrong answer"],
     }
     assert list(marks) == [OLD, f"{NEWER}-v6", NEWER]
-    assert "HoodieNotSupportedException: not with this table" in told
+    assert "HoodieException: Such an index does not work with COW table" in told
     assert "has no index bloom" in told
 
 
