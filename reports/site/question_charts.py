@@ -7,7 +7,7 @@ from statistics import median
 
 from keymark.indexes import installed
 from keymark.reports.errors import ReportError
-from keymark.reports.model.claims import claims
+from keymark.reports.model.claims import beside, claims
 from keymark.reports.model.data_points import by_data, leading
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.plan import calibration, score
@@ -43,27 +43,30 @@ def _published(run: Run) -> Iterator[tuple[Chart, str]]:
 
 
 def _claim_rows(run: Run) -> list[DotRow]:
-    """Each figure that is not 0 with what every engine measured, as a multiple of it."""
+    """Each figure with what every engine measured, as a multiple of it; zeros are left out."""
     right = leading([cell for cell in run.cells if cell.verified])
+    cells = next(iter(by_data(right).values()), [])
     engines: dict[str, dict[str, CellView]] = {}
-    for cell in next(iter(by_data(right).values()), ()):
+    for cell in cells:
         engines.setdefault(cell.engine, {}).setdefault(cell.index, cell)
-    rows = []
-    for claim in claims():
-        found = {engine: claim.ours(cells) for engine, cells in engines.items()}
-        dots = tuple(
-            Dot(
+    found = [
+        (claim, engine, claim.ours(by_index))
+        for claim in claims()
+        for engine, by_index in engines.items()
+    ]
+    found += [(pair.claim, pair.cell.engine, pair.ratio) for pair in beside(cells)]
+    rows: dict[str, list[Dot]] = {}
+    for claim, engine, ours in found:
+        if ours is not None and ours.median > 0:
+            dot = Dot(
                 name=clean(engine, 40),
                 color=installed.color_of(claim.index),
                 value=ours.median / claim.figure,
                 low=ours.low / claim.figure,
                 high=ours.high / claim.figure,
             )
-            for engine, ours in found.items()
-            if ours is not None and ours.median > 0
-        )
-        rows += [DotRow(label=claim.what, dots=dots)] if dots else []
-    return rows
+            rows.setdefault(claim.what, []).append(dot)
+    return [DotRow(label=label, dots=tuple(dots)) for label, dots in rows.items()]
 
 
 def _planner(run: Run) -> Iterator[tuple[Chart, str]]:

@@ -86,10 +86,18 @@ def charts(path):
 
 def test_published_figures_have_a_chart(tmp_path):
     made, told = charts(quickstart(tmp_path / "run"))["published"]
-    assert told.startswith("Of 4 published figures, ")
+    assert " published figures, native reaches " in told
     assert made.grid.heads[0] == "published"
     assert "as a multiple of the published figure" in made.drawing.bare_svg
     assert charts(write_run(tmp_path / "alone", [sample()])) == {}
+
+
+def test_published_figures_of_two_engines_have_a_chart(tmp_path):
+    told = {"hudi@1.2.0/record": {"upsert_1 total wall_s": 1.0}}
+    told |= {DELTA: {"upsert_1 total wall_s": 3.0}, ICEBERG: {"upsert_1 total wall_s": 2.0}}
+    made, _ = charts(formats_of(tmp_path / "run", told))["published"]
+    assert "An upsert takes a sixth of" in made.drawing.bare_svg
+    assert "hudi@1.2.0" in made.drawing.bare_svg
 
 
 def test_the_planners_errors_have_a_chart(tmp_path):
