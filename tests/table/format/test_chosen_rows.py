@@ -92,13 +92,13 @@ def test_columns_may_end_their_pages_at_different_rows(monkeypatch):
 def test_pages_without_a_row_are_not_inflated(monkeypatch):
     file = file_of(page_rows=PAGE)
     sizes = []
-    decompress = paged_file.decompress
+    inflate = inflated.inflate
 
-    def counted(codec, page, size, place):
+    def counted(page, size, place):
         sizes.append(size)
-        return decompress(codec, page, size, place)
+        return inflate(page, size, place)
 
-    monkeypatch.setattr(paged_file, "decompress", counted)
+    monkeypatch.setattr(inflated, "inflate", counted)
     taken(file, range(ROWS))
     whole = sum(sizes)
     sizes.clear()
