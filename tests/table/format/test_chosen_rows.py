@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.parquet import base_file, paged_file
+from keymark.table.format.parquet import base_file, inflated
 from keymark.table.format.parquet.base_file import (
     BaseFileOptions,
     FooterOptions,
