@@ -1,9 +1,10 @@
-"""A re-sharding that another process gives up, or tries to do at the same time."""
+"""A re-sharding and others: who gives it up, who does it at the same time, a repair after it."""
 
 from __future__ import annotations
 
 import pytest
-from test_reshard import assert_exact, filled, stored
+from table_cases import rows
+from test_reshard import assert_exact, filled, shard_count, stored
 
 from keymark import Table
 from keymark.table.errors import InputError, LockHeldError
@@ -42,4 +43,19 @@ def test_two_at_once(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(reshard.Resharder, "_split", again_and_split)
         assert table.reshard_index(8).after == 8
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def test_a_repair_counts_no_shards_of_an_index_that_was_dropped(tmp_path):
+    table = filled(tmp_path / "t", groups=2)
+    table.reshard_index(6)
+    table.upsert(rows([1, 60], ts=9))
+    table.drop_index("record_index")
+    counts = {f"hoodie.metadata.record.index.{end}.filegroup.count": "2" for end in ("min", "max")}
+    table = Table.open(str(tmp_path / "t"), options=counts)
+    table.build_index("record_index")
+    assert shard_count(table) == 2
+    table.repair_shard(1)
+    with pytest.raises(InputError, match="0 to 1"):
+        table.repair_shard(2)
     assert_exact(Table.open(str(tmp_path / "t")))
