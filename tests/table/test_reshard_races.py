@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from faults import Killed
 from table_cases import rows
-from test_reshard import assert_exact, filled, shard_count, stored
+from test_reshard import assert_exact, filled, shard_count, stored, write_meanwhile
 
 from keymark import Table
 from keymark.table.errors import InputError, LockHeldError
@@ -44,6 +45,23 @@ def test_two_at_once(tmp_path, monkeypatch):
         patched.setattr(reshard.Resharder, "_split", again_and_split)
         assert table.reshard_index(8).after == 8
     assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def test_what_a_dead_attempt_has_put_stays_right_whoever_wrote_since(tmp_path, monkeypatch):
+    """Files of a class that is not done are those that the next attempt would put."""
+    table = filled(tmp_path / "t")
+    with monkeypatch.context() as patched:
+        patched.setattr(reshard, "_save_done", die)
+        with pytest.raises(Killed):
+            table.reshard_index(6)
+    writer = Table.open(str(tmp_path / "t"))
+    expected = write_meanwhile(writer, 3)
+    assert table.reshard_index(6).after == 6
+    assert_exact(Table.open(str(tmp_path / "t")), expected)
+
+
+def die(*_):
+    raise Killed
 
 
 def test_a_repair_counts_no_shards_of_an_index_that_was_dropped(tmp_path):
