@@ -90,6 +90,7 @@ class Shard:
         groups: how many file groups the partition has.
         cache: what keeps the blocks that lookups decode, where anything does.
         readers: the HFiles opened so far.
+        only: instants of the log blocks that count; None for all that are valid.
     """
 
     storage: Storage
@@ -99,6 +100,7 @@ class Shard:
     groups: int = 1
     cache: BlockCache | None = None
     readers: list[HFileReader] = field(default_factory=list)
+    only: frozenset[str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a task: what was read of files stays here, where they are open."""
@@ -117,7 +119,7 @@ class Shard:
                     _check_rollback(block)
                     target = block.headers.get(HeaderKey.TARGET_INSTANT_TIME)
                     queued = [b for b in queued if b.instant_time != target]
-                elif self.validity.counts(time):
+                elif self.validity.counts(time) and (self.only is None or time in self.only):
                     queued.append(block)
         return tuple(queued)
 

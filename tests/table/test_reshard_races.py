@@ -1,9 +1,11 @@
-"""A re-sharding that another process gives up, or tries to do at the same time."""
+"""A re-sharding and others: who gives it up, who does it at the same time, a repair after it."""
 
 from __future__ import annotations
 
 import pytest
-from test_reshard import assert_exact, filled, stored
+from faults import Killed
+from table_cases import rows
+from test_reshard import assert_exact, filled, shard_count, stored, write_meanwhile
 
 from keymark import Table
 from keymark.table.errors import InputError, LockHeldError
@@ -42,4 +44,36 @@ def test_two_at_once(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(reshard.Resharder, "_split", again_and_split)
         assert table.reshard_index(8).after == 8
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def test_what_a_dead_attempt_has_put_stays_right_whoever_wrote_since(tmp_path, monkeypatch):
+    """Files of a class that is not done are those that the next attempt would put."""
+    table = filled(tmp_path / "t")
+    with monkeypatch.context() as patched:
+        patched.setattr(reshard, "_save_done", die)
+        with pytest.raises(Killed):
+            table.reshard_index(6)
+    writer = Table.open(str(tmp_path / "t"))
+    expected = write_meanwhile(writer, 3)
+    assert table.reshard_index(6).after == 6
+    assert_exact(Table.open(str(tmp_path / "t")), expected)
+
+
+def die(*_):
+    raise Killed
+
+
+def test_a_repair_counts_no_shards_of_an_index_that_was_dropped(tmp_path):
+    table = filled(tmp_path / "t", groups=2)
+    table.reshard_index(6)
+    table.upsert(rows([1, 60], ts=9))
+    table.drop_index("record_index")
+    counts = {f"hoodie.metadata.record.index.{end}.filegroup.count": "2" for end in ("min", "max")}
+    table = Table.open(str(tmp_path / "t"), options=counts)
+    table.build_index("record_index")
+    assert shard_count(table) == 2
+    table.repair_shard(1)
+    with pytest.raises(InputError, match="0 to 1"):
+        table.repair_shard(2)
     assert_exact(Table.open(str(tmp_path / "t")))

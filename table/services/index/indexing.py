@@ -449,16 +449,17 @@ def _delete_others(target: BuildTarget) -> None:
 
 
 def _group_count(metadata: MetadataTable) -> int:
-    """How many shards there are, by the files that are there or that commits name."""
+    """How many shards there are, by the files that are there or that commits name.
+
+    What is older than all files that are there is of a partition that was dropped since.
+    """
+    statuses = metadata.storage.list(f"{METADATA}/{RECORD_INDEX}")
+    there = {slice_of(RECORD_INDEX, status.name) for status in statuses} - {None}
     start = metadata.dealt_out_anew(RECORD_INDEX)
+    start = max(start, min((owner[1] for owner in there if owner), default=""))
     paths = [path for path in metadata.recorded if path.startswith(f"{RECORD_INDEX}/")]
-    names = {path.rpartition("/")[2] for path in paths}
-    names |= {status.name for status in metadata.storage.list(f"{METADATA}/{RECORD_INDEX}")}
-    owners = {
-        owner[0]
-        for name in names
-        if (owner := slice_of(RECORD_INDEX, name)) is not None and owner[1] >= start
-    }
+    named = {slice_of(RECORD_INDEX, path.rpartition("/")[2]) for path in paths}
+    owners = {owner[0] for owner in there | named if owner is not None and owner[1] >= start}
     known = {file_id(RECORD_INDEX, number): number for number in range(RECORD_INDEX_GROUPS_MAX)}
     return max((known[owner] for owner in owners if owner in known), default=-1) + 1
 

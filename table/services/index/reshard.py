@@ -242,7 +242,11 @@ class Resharder:
     def _split(self, plan: ReshardPlan, target: BuildTarget) -> list[SplitDone]:
         """The base files of all classes; those of an earlier attempt stay."""
         open_groups(target)
-        shards = _shards(TableState.load(self.storage))
+        # What writers have added since is dealt out in log blocks: so each attempt makes the same.
+        shards = [
+            replace(shard, only=frozenset(plan.read.get(shard.slice.file_id, ())))
+            for shard in _shards(TableState.load(self.storage))
+        ]
         count = math.gcd(plan.before, plan.after)
         known = {number: _load_done(self.storage, number) for number in range(count)}
         left = [number for number, done in known.items() if done is None]
