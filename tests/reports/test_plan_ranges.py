@@ -16,7 +16,7 @@ from keymark.reports.plan import calibration
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
 from keymark.reports.plan.calibration import SeenError
-from keymark.reports.plan.decide import shards_for
+from keymark.reports.plan.decide import laid_out
 from keymark.reports.plan.inputs import Inputs
 from keymark.reports.plan.predict import (
     PARTS,
@@ -84,9 +84,7 @@ def test_what_changes_the_answer_says_by_how_much():
         (2e4, change.low, change.high, change.low_regret),
         (1e8, change.high, change.low, change.high_regret),
     ):
-        at = workload({"records": rows})
-        shards = shards_for(known, at)
-        at = replace(at, shards=shards.count)
+        at, _ = laid_out(known, workload({"records": rows}))
         cost = {name: likely_added(known, name, at) for name in (better, worse)}
         whole = sum(likely(known, part, worse, at) for part in PARTS)
         assert told == pytest.approx((cost[worse] - cost[better]) / whole)
