@@ -224,7 +224,7 @@ class Resharder:
             is_known = plan.instant in times or plan.instant < min(times, default="")
             if is_known or load_plan(storage) is not None:
                 return
-            take_back_build(storage, load_config(storage), plan.instant, plan.action)
+            _discard(storage, plan)
         raise InputError("another process gave this re-sharding up")
 
     def _target(self, plan: ReshardPlan) -> BuildTarget:

@@ -19,7 +19,7 @@ from keymark.table.write import client
 
 SEEDS = 30
 OF_RUNS = 4
-OF_EVERYTHING = 3
+OF_EVERYTHING = 2
 PLANTED_TRIES = 60
 
 
