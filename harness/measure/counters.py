@@ -19,6 +19,7 @@ _COUNTED = (
     "shuffle_read_bytes",
     "shuffle_read_records",
     "task_records_max",
+    "largest_tasks_records",
     _LAST,
 )
 """Of a step those of `total` are written last, and of these `tasks`; see `unfinished`."""
@@ -64,8 +65,8 @@ def counter_samples(
                     continue
                 timed = replace(sample, phase=phase, value=step.seconds(phase))
                 yield timed
-                yield from _counters(timed, step.phases.get(phase, Counters()), names)
-        yield from _counters(sample, step.phases.get(sample.phase, Counters()), names)
+                yield from _counters(timed, step.counters(phase), names)
+        yield from _counters(sample, step.counters(sample.phase), names)
 
 
 def unfinished(samples: Iterable[Sample]) -> Callable[[Sample], bool]:

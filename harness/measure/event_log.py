@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Counters:
     """Sums over the tasks of a step or phase; bytes and records as Spark counts them.
 
     `task_records_max` is no sum: the records that the largest task read, of files and of shuffles.
+    `largest_tasks_records` is told of a whole phase only; see `StepCounters.counters`.
     `cpu_ns` is what threads of the JVM spent on tasks, in nanoseconds, without Python workers.
     """
 
@@ -52,6 +53,7 @@ class Counters:
     shuffle_read_bytes: int = 0
     shuffle_read_records: int = 0
     task_records_max: int = 0
+    largest_tasks_records: int = 0
     output_bytes: int = 0
     output_records: int = 0
     spill_bytes: int = 0
@@ -103,6 +105,19 @@ class StepCounters:
             busy += max(stop, end) - max(start, end)
             end = max(stop, end)
         return busy / 1000
+
+    def counters(self, phase: str) -> Counters:
+        """Counters of a phase; zeros if it has no tasks.
+
+        `largest_tasks_records` adds up what the largest task of each stage read. A stage that is
+        forced into one task shows in it, even where another stage has a task as large.
+        """
+        largest = sum(
+            stage.counters.task_records_max
+            for (place, _), stage in self.stages.items()
+            if phase in ("total", place)
+        )
+        return replace(self.phases.get(phase, Counters()), largest_tasks_records=largest)
 
     def add(self, stage: _Stage, counters: Counters) -> None:
         """Count a task in its stage, in its phase and in the total."""

@@ -86,6 +86,12 @@ METRICS: dict[str, Metric] = {
             tolerance=0.25,
             title="records read by the largest task",
         ),
+        Metric(
+            name="largest_tasks_records",
+            unit=Unit.COUNT,
+            tolerance=0.25,
+            title="records read by the largest task of each stage, added up",
+        ),
         _bytes("output_bytes", "bytes written by Spark"),
         _count("output_records", "records written by Spark", Better.NEITHER),
         # How much fits into memory depends on which tasks run side by side.

@@ -22,6 +22,8 @@ _TOTAL = "total"
 _WHAT = frozenset(("cell", "step", "repetition", "phase", "name"))
 _MEASURED = tuple(field.name for field in fields(Stage) if field.name not in _WHAT)
 _COUNTED = tuple(name for name in _MEASURED if name != TIME)
+_OF_STAGES = {"largest_tasks_records": "task_records_max"}
+"""What a number of a step adds up over its stages"""
 
 StageKey = tuple[str, str]
 """(phase, name)"""
@@ -67,7 +69,8 @@ def causes(
     steps = tuple(steps)
     found = _phases(base, candidate, key, steps)
     ours, theirs = (_sums(side, key, steps) for side in (base, candidate))
-    wanted = (key.metric,) if key.metric in _MEASURED else _COUNTED
+    metric = _OF_STAGES.get(key.metric, key.metric)
+    wanted = (metric,) if metric in _MEASURED else _COUNTED
     found += _gained(ours, theirs, wanted)
     if not any(each.kind == "stage" for each in found) and wanted != _COUNTED:
         # Time without a stage that took longer: more work tells as well.

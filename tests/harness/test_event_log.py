@@ -46,6 +46,9 @@ def test_tasks_are_summed_by_step_and_phase():
     assert upsert["tag"] == TAG
     assert upsert["write"] == WRITE
     assert upsert["total"].tasks == 10
+    counted = found["native/record|r0|upsert_1"]
+    of_stages = [each.counters.task_records_max for each in counted.stages.values()]
+    assert counted.counters("total").largest_tasks_records == sum(of_stages) > max(of_stages)
     assert upsert["total"].shuffle_write_bytes == 799
     assert found["native/record|r0|lookup"].phases == {"total": LOOKUP}
 

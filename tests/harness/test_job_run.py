@@ -25,6 +25,7 @@ def test_a_run_has_counters_files_times_and_stages(capsys, tmp_path):
     counted = {
         "shuffle_write_bytes": 2000, "shuffle_write_records": 18, "input_bytes": 800, "tasks": 2,
         "output_bytes": 200, "output_records": 18, "spill_bytes": 0, "task_records_max": 40,
+        "largest_tasks_records": 40,
         "executor_cpu_s": 0.5, "files_written": 1, "bytes_written": 100,
     }  # fmt: skip
     for repetition in (0, 1):
