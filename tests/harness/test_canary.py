@@ -170,7 +170,7 @@ def test_where_the_system_does_not_tell_nothing_is_said(tmp_path):
 def test_what_is_not_logged_has_no_counters():
     bare = dataclasses.replace(SAMPLE, engine="native@bare", cell="native@bare/record")
     assert list(counter_samples([bare], {})) == []
-    assert len(list(counter_samples([SAMPLE], {}))) == 7
+    assert len(list(counter_samples([SAMPLE], {}))) == 9
 
 
 @pytest.mark.spark
