@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,8 @@ LAST = "last"
 """Name of the step to take where only a table's final state counts."""
 
 PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "services")
+_SCAN = re.compile(r"point_query(_[0-9]+)?")
+"""The step, and what it is called between rounds."""
 REST = "rest"
 """What the whole of a step holds beyond its phases."""
 
@@ -204,8 +207,8 @@ def measures_of(cells: Sequence[CellView]) -> dict[str, Measure]:
     Where none of Keymark's cells has a scan there is one point query only: runs before schema 3
     have Keymark's read by Spark alone, and other engines have one.
     """
-    total = (BY_KEY["point_query"].phase, BY_KEY["point_query"].metric)
-    if any(is_native(cell.engine) and cell.values("point_query", *total) for cell in cells):
+    own = [cell for cell in cells if is_native(cell.engine)]
+    if any(_SCAN.fullmatch(step) for cell in own for step in cell.steps()):
         return dict(BY_KEY)
     by_spark = BY_KEY["point_query_spark"]
     alone = replace(BY_KEY["point_query"], of_keymark=by_spark.of_keymark)
