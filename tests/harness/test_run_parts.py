@@ -43,7 +43,7 @@ def counted(samples, logged=None):
 
 def test_every_timed_phase_gets_every_counter_zeros_included():
     found = counted(phases("total", "tag", "commit"))
-    assert len(found) == 3 * 7
+    assert len(found) == 3 * 8
     assert found["upsert_1", "total", "tasks"].value == 7
     assert found["upsert_1", "total", "shuffle_write_bytes"].unit == "B"
     assert found["upsert_1", "tag", "tasks"].value == 3
