@@ -43,11 +43,7 @@ def counted(samples, logged=None):
 
 def test_every_timed_phase_gets_every_counter_zeros_included():
     found = counted(phases("total", "tag", "commit"))
-<<<<<<< HEAD
     assert len(found) == 3 * 9
-=======
-    assert len(found) == 3 * 8
->>>>>>> main
     assert found["upsert_1", "total", "tasks"].value == 7
     assert found["upsert_1", "total", "jobs"].value == 2
     assert found["upsert_1", "total", "shuffle_write_bytes"].unit == "B"
