@@ -99,6 +99,15 @@ def spread(summary: Summary, unit: str) -> str:
     return interval(summary.low, summary.high, unit)
 
 
+def ratio_entry(ratio: Summary | None) -> Entry:
+    """A ratio with its interval; a dash where there is none."""
+    if ratio is None:
+        return Entry(value=NOTHING)
+    low, high = times(ratio.low), times(ratio.high)
+    spread = f"{low} to {high}" if low != high else ""
+    return Entry(value=times(ratio.median), spread=spread, n=str(ratio.n))
+
+
 def ratio_words(ratio: Summary) -> str:
     """Print a ratio with its interval: ``2.40x (2.10x to 2.70x)``."""
     low, high = times(ratio.low), times(ratio.high)

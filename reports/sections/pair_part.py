@@ -16,10 +16,9 @@ from keymark.reports.model.measures import BY_KEY, Measure
 from keymark.reports.model.projection import UPSERT, CellView, Run, Trial
 from keymark.reports.model.tables import paired_ratios
 from keymark.reports.render import export
-from keymark.reports.render.format_values import times
-from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
+from keymark.reports.render.grids import Grid, Row, ratio_entry, ratio_words
 from keymark.reports.render.prose import Answer
-from keymark.reports.render.text import NOTHING, clean, listed
+from keymark.reports.render.text import clean, listed
 from keymark.reports.stats.statistics import Summary, is_shown
 
 _REQUESTS = tuple(name for name in METRICS if name.endswith("_requests"))
@@ -150,20 +149,12 @@ def _grid(where: str, pairs: Sequence[Pair], names: Sequence[str]) -> Grid:
         Row(
             label=pair.shape,
             index="",
-            entries=tuple(_entry(pair.ratios.get(key)) for key in keys),
+            entries=tuple(ratio_entry(pair.ratios.get(key)) for key in keys),
         )
         for pair in pairs
     )
     caption = f"{where}: {names[1]} as a multiple of {names[0]}"
     return Grid(caption=caption, heads=tuple(COMPARED[key].title for key in keys), rows=rows)
-
-
-def _entry(ratio: Summary | None) -> Entry:
-    if ratio is None:
-        return Entry(value=NOTHING)
-    low, high = times(ratio.low), times(ratio.high)
-    spread = f"{low} to {high}" if low != high else ""
-    return Entry(value=times(ratio.median), spread=spread, n=str(ratio.n))
 
 
 def _findings(pairs: Sequence[Pair]) -> list[Answer]:

@@ -16,10 +16,9 @@ from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import paired_ratios
 from keymark.reports.render import export
-from keymark.reports.render.format_values import times
-from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
+from keymark.reports.render.grids import Grid, Row, ratio_entry, ratio_words
 from keymark.reports.render.prose import Answer
-from keymark.reports.render.text import NOTHING, clean
+from keymark.reports.render.text import clean
 from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, is_shown
 
 COMPARED = {"write_latency": "Upsert", "tag": "Tagging", "lookup": "Lookup"}
@@ -105,20 +104,12 @@ def _grid(found: Sequence[ShapeRatios], first: str) -> Grid:
         Row(
             label=f"{each.label} · {each.shape}",
             index=each.cell.index,
-            entries=tuple(_entry(each.ratios.get(key)) for key in COMPARED),
+            entries=tuple(ratio_entry(each.ratios.get(key)) for key in COMPARED),
         )
         for each in found
     )
     caption = f"Times as multiples of those of the shape {first}"
     return Grid(caption=caption, heads=tuple(COMPARED.values()), rows=rows)
-
-
-def _entry(ratio: Summary | None) -> Entry:
-    if ratio is None:
-        return Entry(value=NOTHING)
-    low, high = times(ratio.low), times(ratio.high)
-    spread = f"{low} to {high}" if low != high else ""
-    return Entry(value=times(ratio.median), spread=spread, n=str(ratio.n))
 
 
 def _findings(found: Sequence[ShapeRatios], first: str) -> list[Answer]:

@@ -36,6 +36,7 @@ from run_cases import (
     interrupted,
     keys_of,
     newest,
+    rebuild_behind_the_first_look,
     rows_of,
     survivors,
     three_files,
@@ -91,16 +92,7 @@ def test_a_torn_run_is_replaced_by_the_next_write(table):
 
 
 def test_a_run_that_a_writer_replaced_meanwhile_is_looked_for_again(table, monkeypatch):
-    real, looks = hash_candidates.load_hash_runs, []
-
-    def late(*args):
-        found = real(*args)
-        if not looks:
-            looks.append(1)
-            table.build_index()
-        return found
-
-    monkeypatch.setattr(hash_candidates, "load_hash_runs", late)
+    rebuild_behind_the_first_look(table, monkeypatch, hash_candidates, "load_hash_runs")
     assert asked(table, ["a1", "absent"])[1].files_read == 1
 
 
@@ -129,16 +121,7 @@ def test_a_check_is_right_beside_a_writer_who_merges(table, monkeypatch):
 
 def test_a_check_looks_again_where_runs_were_replaced(table, monkeypatch):
     """The timeline tells nothing of that: runs go without a commit."""
-    real, looks = verify.load_hash_runs, []
-
-    def late(*args):
-        found = real(*args)
-        if not looks:
-            looks.append(1)
-            table.build_index()
-        return found
-
-    monkeypatch.setattr(verify, "load_hash_runs", late)
+    rebuild_behind_the_first_look(table, monkeypatch, verify, "load_hash_runs")
     assert table.check().ok
 
 

@@ -27,6 +27,7 @@ from run_cases import (
     garbled,
     keys_of,
     newest,
+    rebuild_behind_the_first_look,
     rows_of,
     survivors,
     three_files,
@@ -263,16 +264,7 @@ def test_a_run_that_a_writer_replaced_meanwhile_costs_no_answer(table, monkeypat
 
 
 def test_runs_that_a_writer_replaced_meanwhile_are_looked_for_again(table, monkeypatch):
-    real, looks = index.load_runs, []
-
-    def late(*args):
-        found = real(*args)
-        if not looks:
-            looks.append(1)
-            table.build_index()
-        return found
-
-    monkeypatch.setattr(index, "load_runs", late)
+    rebuild_behind_the_first_look(table, monkeypatch, index, "load_runs")
     assert assert_right(table).files_read == 0
 
 
