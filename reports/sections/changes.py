@@ -19,7 +19,7 @@ from keymark.reports.render.prose import LONGEST_LIST
 from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
 
-FROM = 0.01
+LEAST_CHANGE = 0.01
 """Share from which a counter has changed: instants and file ids alter sizes by less."""
 
 _STEPS = {
@@ -100,7 +100,7 @@ def changes(before: CellView, after: CellView) -> list[Change]:
         if measure.is_time:
             differs = ratio is not None and is_shown(ratio, after.noise)
         else:
-            differs = abs(other.median - one.median) > FROM * max(one.median, other.median)
+            differs = abs(other.median - one.median) > LEAST_CHANGE * max(one.median, other.median)
         found.append(
             Change(measure=measure, before=one, after=other, ratio=ratio, is_shown=differs)
         )

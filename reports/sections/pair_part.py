@@ -19,6 +19,7 @@ from keymark.reports.render import export
 from keymark.reports.render.grids import Grid, Row, ratio_entry, ratio_words
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean, listed
+from keymark.reports.sections.changes import LEAST_CHANGE
 from keymark.reports.stats.statistics import Summary, is_shown
 
 _REQUESTS = tuple(name for name in METRICS if name.endswith("_requests"))
@@ -63,9 +64,6 @@ COMPARED = {
     )
 }
 """The measures that are compared, by key."""
-
-_SAME = 0.01
-"""Share below which counters count as equal: instants and file ids alter sizes by less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +183,7 @@ def _differs(key: str, pair: Pair) -> bool:
     ratio = pair.ratios[key]
     if COMPARED[key].is_time:
         return is_shown(ratio, pair.second.noise)
-    return abs(ratio.median - 1) > _SAME
+    return abs(ratio.median - 1) > LEAST_CHANGE
 
 
 def _values(pair: Pair) -> dict[str, Any]:
