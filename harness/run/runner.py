@@ -30,6 +30,7 @@ from keymark.harness.run.step import (
     BUILD_INDEX,
     BULK_INSERT,
     LOAD,
+    WHOLE,
     Step,
     StepResult,
 )
@@ -134,6 +135,8 @@ class Runner:
         self._taken = {TrialKey.of_sample(sample, names) for sample in samples}
         for known in (self.earlier, samples):
             self._time_left.learn(known, LOADS - names)
+        self.ended |= ended_cells(samples, self.steps)
+        self.notes += [f"{cell_id}, {reason}." for cell_id, reason in self.ended.items()]
 
     @property
     def _step_names(self) -> set[str]:
@@ -398,8 +401,12 @@ def affordable(left_s: float, *, each: float) -> int:
 
 
 def complete_trials(samples: Iterable[Sample], steps: Iterable[Step]) -> set[TrialKey]:
-    """The trials that have a right wall time for each of their steps; others are taken again."""
-    every = tuple(steps)
+    """The trials that have a right wall time for each of their steps; others are taken again.
+
+    Trials of a cell that ended at a limit have all the steps that they will ever have.
+    """
+    samples, every = list(samples), tuple(steps)
+    ended = ended_cells(samples, every)
     names = {name for step in every for name in step.measured}
     timed: dict[TrialKey, set[str]] = {}
     for sample in samples:
@@ -410,9 +417,24 @@ def complete_trials(samples: Iterable[Sample], steps: Iterable[Step]) -> set[Tri
         trial
         for trial, found in timed.items()
         if trial.is_load
+        or trial.cell in ended
         or all(
             found.issuperset(step.measured)
             for step in every
             if step.is_taken(trial.cell, repetition=trial.repetition, warmup=trial.warmup)
         )
     }
+
+
+def ended_cells(samples: Iterable[Sample], steps: Iterable[Step]) -> dict[str, str]:
+    """By cell the step and the limit of memory or time at which it ended.
+
+    A step that only one repetition takes ends that repetition and not the cell.
+    """
+    once = {name for step in steps if step.is_once for name in step.measured}
+    found: dict[str, str] = {}
+    for sample in samples:
+        is_whole = (sample.phase, sample.metric) == WHOLE
+        if is_whole and sample.verified and not sample.valid and sample.step not in once:
+            found.setdefault(sample.cell, f"{sample.step}: {sample.reason}")
+    return found

@@ -290,6 +290,16 @@ def test_a_cell_whose_every_repetition_would_be_ended_is_left_out(tmp_path):
         (True, 0),
         (False, 0),
     }
+    before = folder.samples()
+    every = steps(scenario.load("ci", sets=[*SETS, "workload.rounds=1"]).workload)
+    names = {step.name for step in every}
+    done = complete_trials(before, every)
+    folder.keep_only(lambda sample: TrialKey.of_sample(sample, names) in done)
+    _, resumed, engine = run(tmp_path, IsAlwaysTooSlow, limit=1.0, folder=folder)
+    assert folder.samples() == before, "a resumed run takes none of it again"
+    assert engine.labels == []
+    assert resumed.ended == outcome.ended
+    assert len([note for note in resumed.notes if "upsert_1: ended after" in note]) == 2
 
 
 def loads_of(engine):
