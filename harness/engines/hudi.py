@@ -38,6 +38,7 @@ from keymark.table.properties.options import INDEX_TYPE
 from keymark.table.storage.stores import storage_at
 
 _OPTIMIZED = {"hoodie.datasource.query.type": "read_optimized"}
+_SECONDARY = "hoodie.metadata.index.secondary."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,20 +102,29 @@ class HudiTable:
         return s3a.place(where) if "://" in where else where
 
     def bulk_insert(self, df: tuple[str, ...], /) -> HudiWrite:
-        """Load held rows into an empty table."""
-        return self._write("bulk_insert", df)
+        """Load held rows into an empty table.
+
+        A secondary index is built upon the loaded rows: Hudi 1.1 and 1.2 leave the rows of a
+        table's first commit out of one that its options name, so that queries by it miss them.
+        """
+        of_first = {k: v for k, v in self.options.items() if not k.startswith(_SECONDARY)}
+        loaded = self._write("bulk_insert", df, of_first)
+        if len(of_first) < len(self.options):
+            self.build_index()
+        return loaded
 
     def upsert(self, df: tuple[str, ...], /) -> HudiWrite:
         """Insert or update held rows by key."""
-        return self._write("upsert", df)
+        return self._write("upsert", df, self.options)
 
     def delete(self, df: tuple[str, ...], /) -> HudiWrite:
         """Delete held keys."""
-        return self._write("delete", df)
+        return self._write("delete", df, self.options)
 
-    def _write(self, operation: str, files: tuple[str, ...]) -> HudiWrite:
-        where = {"path": self.place, "options": self.options}
-        self.child.call("write", operation=operation, files=files, **where)
+    def _write(
+        self, operation: str, files: tuple[str, ...], options: Mapping[str, str]
+    ) -> HudiWrite:
+        self.child.call("write", operation=operation, files=files, path=self.place, options=options)
         return HudiWrite(path=self.path)
 
     def read(self, keys: Sequence[str] | None = None, where: str | None = None) -> AskedRows:
