@@ -9,7 +9,7 @@ SOURCES := keymark/__init__.py keymark/__main__.py keymark/cli.py table indexes 
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-all test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench site lock lock-engines gate clean
+.PHONY: help install lint types format test test-all test-engines test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench site lock lock-engines gate clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ test-all: install $(VENV4)/.installed ## the long tests, which `make test` leave
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --durations 60 --long only || code=$$?; \
 	$$stop >/dev/null 2>&1; \
 	exit $$code
+
+test-engines: jars ## the long tests of further releases of Hudi, formats and libraries, which `make test-all` leaves out
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --durations 60 --long engines
 
 test-spark4: $(VENV4)/.installed ## the tests that start Spark, on the newest PySpark 4, in .venv4
 	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m spark

@@ -110,19 +110,36 @@ SHORT = (
     "tests/table/test_switch.py::test_a_switch_that_dies_leaves_the_old_index_or_the_new_one[record-k",
 )
 
+# What `make test-all` leaves to `make test-engines`: further releases and engines of each kind.
+ENGINES = (
+    "tests/harness/test_coalesced_write.py::test_a_write_behind_a_coalesce_is_named_by_its_stage[f",
+    "tests/harness/test_hudi_for_real.py::test_a_release_is_measured_and_verified_beside_native[hudi@1",
+    "tests/harness/test_hudi_for_real.py::test_a_secondary_index",
+    "tests/harness/test_hudi_for_real.py::test_compaction",
+    "tests/harness/test_hudi_for_real.py::test_consistent_buckets",
+    "tests/harness/test_hudi_for_real.py::test_tables_of_a_releases_own_version_are_verified[hudi@1.0",
+    "tests/harness/test_later_tables.py::test_a_release_measures_copies_and_leaves_the_source[1.0.2",
+    "tests/harness/test_later_tables.py::test_a_release_measures_copies_and_leaves_the_source[1.1.1",
+    "tests/harness/test_library_for_real.py::test_a_cell_that_takes_too_much_memory",
+    "tests/harness/test_library_for_real.py::test_a_library_that_is_not_there",
+    "tests/harness/test_requests_on_s3.py::test_requests_of_other_formats_are_what_the_server_gets[i",
+)
+
+
+def kind(name):
+    """Which of the values of `--long` chooses a test, by its node id."""
+    if name.startswith(ENGINES):
+        return "engines"
+    return "only" if name.startswith(LONG) and not name.startswith(SHORT) else "without"
+
 
 def pytest_collection_modifyitems(config, items):
-    """Leave the long tests out, or all others."""
+    """Leave out the tests that `--long` does not choose."""
     chosen = config.getoption("--long")
-    if chosen == "with":
-        return
-    is_long = {
-        item: item.nodeid.startswith(LONG) and not item.nodeid.startswith(SHORT) for item in items
-    }
-    config.hook.pytest_deselected(
-        items=[item for item in items if is_long[item] != (chosen == "only")]
-    )
-    items[:] = [item for item in items if is_long[item] == (chosen == "only")]
+    if chosen != "with":
+        left_out = [item for item in items if kind(item.nodeid) != chosen]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if kind(item.nodeid) == chosen]
 
 
 @functools.cache
@@ -147,9 +164,9 @@ def pytest_runtest_makereport(item):
 def pytest_addoption(parser):
     parser.addoption(
         "--long",
-        choices=("with", "without", "only"),
+        choices=("with", "without", "only", "engines"),
         default="with",
-        help="the long tests: with the others, without them, or they alone",
+        help="all tests, those without the long ones, the long ones, or those of further engines",
     )
     parser.addoption(
         "--cluster",
