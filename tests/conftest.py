@@ -36,7 +36,6 @@ LONG = (
     "tests/harness/test_later_tables.py::test_a_release_measures_copies",
     "tests/harness/test_mapping_run.py::test_a_killed_run_goes_on",
     "tests/harness/test_revisions.py::test_workers_of_spark",
-    "tests/harness/test_requests_on_s3.py::test_hudis_client",
     "tests/harness/test_requests_on_s3.py::test_keymark_counts",
     "tests/harness/test_requests_on_s3.py::test_requests_of_other_formats",
     "tests/harness/test_run_for_real.py",
@@ -122,6 +121,7 @@ ENGINES = (
     "tests/harness/test_later_tables.py::test_a_release_measures_copies_and_leaves_the_source[1.1.1",
     "tests/harness/test_library_for_real.py::test_a_cell_that_takes_too_much_memory",
     "tests/harness/test_library_for_real.py::test_a_library_that_is_not_there",
+    "tests/harness/test_requests_on_s3.py::test_hudis_client",
     "tests/harness/test_requests_on_s3.py::test_requests_of_other_formats_are_what_the_server_gets[i",
 )
 

@@ -63,7 +63,7 @@ def python(*arguments):
 
 @pytest.mark.parametrize(
     ("suite", "cases"),
-    [("suite_conformance", {"share": 25, "full": 72}), ("suite_kills", {"share": 7, "full": 16})],
+    [("suite_conformance", {"share": 27, "full": 79}), ("suite_kills", {"share": 7, "full": 16})],
     ids=["conformance", "kills"],
 )
 def test_suite(request, tmp_path, suite, cases):
