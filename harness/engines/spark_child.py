@@ -134,9 +134,9 @@ class ChildSession(ABC):
 def explain(error: Exception) -> str:
     """The innermost cause that Java tells, or the first line of a Python error.
 
-    A process whose Java is gone ends: the parent tells the last words of its log.
+    A process whose Java or Spark is gone ends: the parent tells the last words of its log.
     """
-    if isinstance(error, Py4JError) and not _has_java():
+    if isinstance(error, Py4JError | OSError) and not _has_spark():
         os._exit(1)
     cause: JavaObject | None = getattr(error, "java_exception", None)
     if cause is None:
@@ -148,12 +148,13 @@ def explain(error: Exception) -> str:
     return f"{cause.getClass().getSimpleName()}: {message[0] if message else ''}"
 
 
-def _has_java() -> bool:
-    """Whether the JVM of the session answers."""
+def _has_spark() -> bool:
+    """Whether the JVM of the session answers, and its Spark runs."""
     try:
         session = SparkSession.getActiveSession()
-        return session is not None and bool(session.version)
-    except Py4JError:
+        # A JVM without memory may stop Spark and live on.
+        return session is not None and not session.sparkContext._jsc.sc().isStopped()  # noqa: SLF001
+    except (Py4JError, OSError):
         return False
 
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from harness_fakes import HeldFrame, RecordedChild
+from py4j.protocol import Py4JError
 
-from keymark.harness.engines import hudi_name
+from keymark.harness.engines import hudi_name, spark_child
 from keymark.harness.engines.base import Layout
 from keymark.harness.engines.hudi import HudiEngine
 from keymark.harness.engines.hudi_options import table_options
@@ -194,3 +195,26 @@ def test_the_jar_is_on_the_class_paths_and_never_in_spark_jars(tmp_path):
     assert conf["spark.driver.extraClassPath"] == os.pathsep.join(map(str, paths))
     assert conf["spark.driver.extraClassPath"] == conf["spark.executor.extraClassPath"]
     assert not [name for name in conf if name.startswith("spark.jars")]
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "refused"), Py4JError("gone")])
+def test_a_process_whose_spark_is_gone_ends_so_that_another_is_started(monkeypatch, error):
+    ended = []
+    monkeypatch.setattr(spark_child.os, "_exit", ended.append)
+    monkeypatch.setattr(spark_child, "_has_spark", lambda: True)
+    assert spark_child.explain(error).startswith(type(error).__name__)
+    assert ended == []
+    monkeypatch.setattr(spark_child, "_has_spark", lambda: False)
+    spark_child.explain(error)
+    assert ended == [1]
+
+
+def test_a_secondary_index_is_built_upon_the_loaded_rows(tmp_path):
+    made, child = engine("hudi@1.2.0")
+    asked = {f"hoodie.metadata.index.secondary.{name}": "true" for name in ("enable", "column")}
+    made.create(tmp_path, LAYOUT, index="record", options=asked).bulk_insert(("a.parquet",))
+    made.create(tmp_path, LAYOUT, index="record", options={}).bulk_insert(("a.parquet",))
+    assert [name for name, _ in child.calls] == ["write", "build_index", "write"]
+    loaded, built, plain = (arguments["options"] for _, arguments in child.calls)
+    assert built == loaded | asked
+    assert plain == loaded
