@@ -21,6 +21,7 @@ from keymark.table.index.choice import choose_index, table_options
 from keymark.table.index.external import external_entries, rebuild
 from keymark.table.index.protocol import (
     LookupStats,
+    has_partition,
     index_name,
     load_index,
     spec_of,
@@ -369,7 +370,8 @@ class Table(TableHandle):
         """Take a metadata partition out of use and delete it.
 
         Of an index in runs of the record keys, these go, and the table has the index that Hudi's
-        writers are told.
+        writers are told. One that stands beside the record index is deleted, and the table keeps
+        its own.
         """
         own = spec_of(self.choice.name)
         if own.key_runs and partition == own.name:
@@ -441,9 +443,9 @@ class Table(TableHandle):
 
     def _stands_beside(self, name: str) -> bool:
         """Whether that index can stand beside the table's record index, to be asked by writes."""
-        beside, own = specs().get(name), spec_of(self.choice.name).metadata_partition
-        has_own = own is not None and own in self.config.metadata_partitions
-        return has_own and beside is not None and beside.key_runs == "hashes"
+        beside = specs().get(name)
+        is_hashed = beside is not None and beside.key_runs == "hashes"
+        return is_hashed and has_partition(self.choice.name, self.config)
 
     def _rows(self, rows: Rows) -> DataFrame | pa.Table:
         if is_frame(rows):

@@ -28,6 +28,7 @@ from keymark.indexes.shared.key_scan import (
     first_of_each,
     locations,
     search_files,
+    taken,
 )
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.shared.scope import Scope
@@ -54,8 +55,8 @@ class CompactIndex(LookupIndex):
         asked, _ = _all_candidates(keys, context)
         proven = prove(keys, asked, context, timed=True)
         rows, numbers = asked.rows[proven.held], asked.numbers[proven.held]
-        found = locations(first_of_each(len(keys), rows, numbers), context)
         first = first_matches(len(keys), rows, numbers)
+        found = locations(taken(numbers, first), context)
         times = proven.times.take(pa.array(first, mask=first == ABSENT))
         return pa.table([*found.columns[:-1], times], schema=LOCATION_SCHEMA)
 

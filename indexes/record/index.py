@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keymark.indexes.record.cost import INFLATION, WORK_PER_KEY_BYTE
+from keymark.indexes.record.cost import BLOCK_SIZE, INFLATION, WORK_PER_KEY_BYTE
 from keymark.indexes.record.spec import SPEC
 from keymark.indexes.shared.hash_candidates import rows_that_may_be_there
 from keymark.indexes.shared.lookup_index import LookupIndex
@@ -124,7 +124,7 @@ def _decoded(item: FileSlice, keys: int, context: IndexContext) -> int:
 
     Keys are spread at random: of B blocks, M of them touch B*(1 - e^(-M/B)).
     """
-    block = context.options.integer("hoodie.hfile.block.size")
+    block = context.options.integer(BLOCK_SIZE)
     blocks = INFLATION * item.size / block
     return int(touched(blocks, keys) * block) if item.size else 0
 

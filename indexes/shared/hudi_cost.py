@@ -25,10 +25,10 @@ def key_heap(at: Workload) -> float:
 
 
 def looked_up(tagging: Mapping[str, float]) -> dict[str, float]:
-    """Tagging's work that starts as a lookup: one call, without the workload profile of a write.
+    """The amounts of tagging, for a lookup: its fixed cost is that of one call, not of a write.
 
-    A calibration asks for one number of keys, which tells no constant of a key. What is done to a
-    key, a row or a file is that of tagging.
+    What a key, a row or a file costs is taken from tagging, since a calibration looks up one number
+    of keys only, which does not tell these.
     """
     rest = {name: amount for name, amount in tagging.items() if name != "once_tasks"}
     return {"once_lookup": 1.0, **rest}

@@ -137,18 +137,23 @@ def first_of_each(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:
         rows: the row of the key of each match.
         numbers: the file number of each match.
     """
-    found = np.full(count, ABSENT, np.int64)
-    # Of several files the first is assigned last.
-    order = np.argsort(-numbers, kind="stable")
-    found[rows[order]] = numbers[order]
-    return found
+    return taken(numbers, first_matches(count, rows, numbers))
 
 
 def first_matches(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:
-    """As `first_of_each`, but the number of the match instead of that of its file."""
+    """As `first_of_each`, but the place of the match instead of the number of its file."""
     found = np.full(count, ABSENT, np.int64)
+    # Of several files the first is assigned last.
     order = np.argsort(-numbers, kind="stable")
     found[rows[order]] = order
+    return found
+
+
+def taken(numbers: _Numbers, places: _Numbers) -> _Numbers:
+    """The numbers at some places; ABSENT at a place that is ABSENT."""
+    found = np.full(len(places), ABSENT, np.int64)
+    known = places != ABSENT
+    found[known] = numbers[places[known]]
     return found
 
 

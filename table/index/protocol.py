@@ -203,9 +203,14 @@ def tagging_index(name: str, config: TableConfig, options: Options) -> Index:
 
     It finds candidates in a part of the time, and merging proves them.
     """
-    if spec_of(name).metadata_partition in config.metadata_partitions and config.key_runs:
+    if config.key_runs and has_partition(name, config):
         return load_index(of_key_runs(config.key_runs).name)
     return usable_index(name, config, options)
+
+
+def has_partition(name: str, config: TableConfig) -> bool:
+    """Whether a table has the metadata partition that an index asks; False if it asks none."""
+    return spec_of(name).metadata_partition in config.metadata_partitions
 
 
 def spec_of(name: str) -> IndexSpec:

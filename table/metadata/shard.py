@@ -192,7 +192,7 @@ class Shard:
     def cuts(self, keys: pa.Array, parts: int) -> list[int]:
         """Where sorted keys are cut into lookups that read as many blocks of its largest HFile."""
         files = [source for source in self.sources if isinstance(source, HFileReader)]
-        if not files or parts < 2:
+        if not files:
             return []
         return max(files, key=lambda file: file.entry_count).cuts(keys, parts)
 

@@ -8,10 +8,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
+from keymark.indexes.installed import of_key_runs
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
-from keymark.table.index.protocol import spec_of
+from keymark.table.index.protocol import has_partition
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.replaced import settle_replaced
@@ -116,8 +117,12 @@ class TableServices:
                 self.indexer(lease).build(partition, lease)
             else:
                 drop_remains(storage, partition)
-        beside = spec_of(self.index).metadata_partition in load_config(storage).metadata_partitions
-        if self.options.flag(RECORD_HASHES) and beside and not config.key_runs:
+        if (
+            self.options.flag(RECORD_HASHES)
+            and not config.key_runs
+            # Read anew: the partition may have been built just now.
+            and has_partition(self.index, load_config(storage))
+        ):
             self.value_indexes(lease).build_beside()
         columns = column_names(self.options.optional(SECONDARY_COLUMNS))
         for column in columns:
@@ -155,7 +160,8 @@ class TableServices:
             steps.append(("the upkeep of secondary indexes", take_in))
         if state.config.key_runs:
             take_in = partial(self._take_in_keys, values)
-            steps.append((f"the upkeep of the index {self.index}", take_in))
+            name = of_key_runs(state.config.key_runs).name
+            steps.append((f"the upkeep of the index {name}", take_in))
         if self.options.flag(RESHARD_AUTOMATIC):
             steps.append(("re-sharding", self._reshard_if_due))
         elif lease.storage.root not in _TOLD:

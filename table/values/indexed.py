@@ -5,7 +5,7 @@
     .hoodie/.keymark/hashes               record keys as hashes
 
 The folders hold runs (`runs.py`, of hashes `hash_runs.py`). The spec of the table's index says
-which runs of record keys there are.
+which runs of record keys there are; `keymark.record.index.hashes` adds those of hashes.
 """
 
 from __future__ import annotations

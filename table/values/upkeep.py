@@ -51,7 +51,7 @@ from keymark.table.values.run_tasks import (
     put_values,
     tasks_of,
 )
-from keymark.table.values.runs import CoveredFile, FilesOfRun
+from keymark.table.values.runs import FilesOfRun
 
 # Links of a chain, which merges shorten.
 _CHAIN_MAX = 64
@@ -106,15 +106,8 @@ class ValueIndexes:
         state = TableState.load(self.lease.storage)
         indexed = record_keys(state.config, runs)
         entered = RECORD_INDEX in state.config.metadata_partitions and stale_since(state) is None
-        if not (indexed.hashed and entered and state.snapshot.files):
-            self._put_anew(state, indexed)
-            return
-        old = [status.path for status in state.storage.list(indexed.folder)]
-        files = state.snapshot.files
-        named = [CoveredFile(file.partition_path, file.name) for file in files]
-        run = put_hash_run(state.storage, named, indexed_keys(state))
-        self._delete(old)
-        self._tidy(state, indexed, [run], [])
+        of_index = indexed.hashed and entered and bool(state.snapshot.files)
+        self._put_anew(state, indexed, of_index=of_index)
 
     def build_beside(self) -> None:
         """Build hashes of the record keys beside the table's record index, and keep them from now.
@@ -289,10 +282,20 @@ class ValueIndexes:
             new += self._put(state, indexed, _changes(state, unknown, chains))
         return new
 
-    def _put_anew(self, state: TableState, indexed: Indexed) -> None:
-        """Put runs with all values of all current base files in place of those that are there."""
+    def _put_anew(self, state: TableState, indexed: Indexed, *, of_index: bool = False) -> None:
+        """Put runs with all values of all current base files in place of those that are there.
+
+        Args:
+            state: the table.
+            indexed: what is indexed.
+            of_index: whether hashes are made of the record index, which reads no base file.
+        """
         old = [status.path for status in state.storage.list(indexed.folder)]
-        new = self._put(state, indexed, [FileChange(file, None) for file in state.snapshot.files])
+        changes = [FileChange(file, None) for file in state.snapshot.files]
+        if of_index:
+            new = [put_hash_run(state.storage, covered(changes), indexed_keys(state))]
+        else:
+            new = self._put(state, indexed, changes)
         self._delete(old)
         if indexed.hashed:
             self._tidy(state, indexed, new, [])

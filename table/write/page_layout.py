@@ -60,11 +60,9 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
     It must be a file of ours, whose checksums prove what is copied, with the columns of the table,
     with stored keys, and with pages that end at the same rows but for nested columns.
     """
-    if not target.page_rows or target.whole or footer.checksums is None:
+    if target.whole or footer.checksums is None or target.keys.virtual:
         return None
-    if footer.num_rows < 2 * target.page_rows:
-        return None
-    if target.keys.virtual or not target.stores_meta:
+    if not _has_small_pages(target, footer.num_rows):
         return None
     schema = with_meta(target.schema).remove_metadata()
     # Not by metadata.schema: the two would refer to each other, and stay with the bloom filter of
@@ -96,8 +94,13 @@ def with_small_pages(target: WriteTarget, rows: int) -> BaseFileOptions:
     Its pages have keymark.parquet.page.rows rows. They stay as large as Arrow makes them where
     keys are not stored, because nothing of such files is copied, and in files of less than two.
     """
-    small = target.page_rows and target.stores_meta and rows >= 2 * target.page_rows
-    return replace(target.options, page_rows=target.page_rows if small else None)
+    is_small = _has_small_pages(target, rows)
+    return replace(target.options, page_rows=target.page_rows if is_small else None)
+
+
+def _has_small_pages(target: WriteTarget, rows: int) -> bool:
+    """Whether files of so many rows get pages of keymark.parquet.page.rows rows."""
+    return 0 < target.page_rows <= rows // 2 and target.stores_meta
 
 
 def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:

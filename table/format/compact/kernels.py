@@ -38,21 +38,21 @@ def count_first_bytes(words: _Words, counts: _Numbers) -> None:
 
 
 @kernel
-def deal_out(hashes: _Words, groups: _Groups, bits: int, places: _Numbers, out: _Words) -> None:
+def deal_out(hashes: _Words, numbers: _Groups, bits: int, places: _Numbers, out: _Words) -> None:
     """Put hashes, the ends of which make room for numbers, at the next place of their part.
 
     Args:
         hashes: of keys.
-        groups: the number of each: of its file group, and of its stretch of rows.
+        numbers: of each hash, its file group and its stretch of rows in one number.
         bits: of such a number.
         places: by first byte; moved on.
-        out: receives the second to eighth byte of each hash, its end replaced by the group.
+        out: receives the second to eighth byte of each hash, its end replaced by that number.
     """
     low = np.uint64(bits)
     for i in range(len(hashes)):
         part = hashes[i] >> np.uint64(56)
         word = (hashes[i] << _SHIFT) >> low << low
-        out[places[part]] = word | np.uint64(groups[i])
+        out[places[part]] = word | np.uint64(numbers[i])
         places[part] += 1
 
 

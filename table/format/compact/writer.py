@@ -36,9 +36,9 @@ TRAILER = struct.Struct("<7Q8s")
 MOST_GROUPS = 1 << 24
 STRETCH_BITS = 5
 STRETCH_ROWS = 2048
-"""Rows of a stretch; those of a page in files of which batches change little."""
+"""Rows of a stretch: as many as a page of a new file has by default (keymark.parquet.page.rows)."""
 UNKNOWN_STRETCH = (1 << STRETCH_BITS) - 1
-"""Stretches before it come again and again, in turns."""
+"""Stands where the row is not known. Stretches are counted up to it, then from 0 again."""
 PARTS = 256
 BLOCKS = 1 << 16
 # With fewer entries the block of each takes less room than where each block begins.

@@ -176,8 +176,8 @@ def encode_pages(table: pa.Table, runs: Sequence[Sequence[int]]) -> FileBody:
         runs: rows of each page; within a run all are as long as the longest of all pages, but for
             the last one.
     """
-    plain = _write(
-        table.replace_schema_metadata(None),
+    return _encode(
+        table,
         [sum(run) for run in runs],
         "uncompressed",
         use_dictionary=False,
@@ -185,7 +185,6 @@ def encode_pages(table: pa.Table, runs: Sequence[Sequence[int]]) -> FileBody:
         max_rows_per_page=max((max(run) for run in runs), default=1),
         **_PAGES,
     )
-    return FileBody.of(plain, _NEW)
 
 
 def compressed(page: bytes | memoryview, options: BaseFileOptions) -> bytes:

@@ -56,7 +56,7 @@ class SomePages:
         body: the file.
         pages: data pages of version 1 and dictionaries, those of a chunk beside each other, a
             dictionary before its data.
-        chunks: for the chunk number of each page that of its chunk in the footer.
+        chunks: for each value of `Page.chunk` the number of that column chunk in the footer.
         rows: how many rows of each row group they have, by its number; None for all.
     """
 
@@ -186,7 +186,10 @@ def read_inflated(
     found = _wanted(source, metadata, columns, groups)
     if found is None or not found.pages or found.too_large:
         return None
-    owners = _owners(metadata, columns)
+    group = metadata.row_group(0)
+    # The top-level column of each leaf.
+    paths = [group.column(number).path_in_schema for number in range(metadata.num_columns)]
+    owners = [path.partition(".")[0] for path in paths]
     parts = []
     for batch in _batches(found, columns, owners):
         pages = [page for page in found.pages if owners[found.column_of(page)] in batch]
@@ -228,17 +231,6 @@ def _wanted(
         if not known or page.has_checksum:
             return None
     return SomePages(body, pages, numbers) if body.groups.movable else None
-
-
-def _owners(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[str]:
-    """The top-level column of each leaf; empty for one that is not wanted."""
-    group, wanted = metadata.row_group(0), set(columns)
-    found = []
-    for number in range(metadata.num_columns):
-        path = group.column(number).path_in_schema
-        below = (name for name in columns if path.startswith(f"{name}."))
-        found.append(path if path in wanted else next(below, ""))
-    return found
 
 
 def _batches(found: SomePages, columns: Sequence[str], owners: Sequence[str]) -> Iterator[set[str]]:

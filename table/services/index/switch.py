@@ -87,7 +87,7 @@ class Switcher:
                 f"make the entries of {_entries(after, facts)} anew, from the keys of "
                 f"{files} base files"
             )
-        if self._gets_key_runs(state, after):
+        if _gets_key_runs(state, after):
             files = len(state.snapshot.files)
             steps.append(f"build the {after} index from the keys of {files} base files")
         changed = {n: v for n, v in facts.items() if state.config.properties.get(n) != v}
@@ -125,7 +125,7 @@ class Switcher:
             assert entries is not None
             rebuild(entries.index, entries.context(state), services.progress)
         values = self.services.value_indexes(lease)
-        if self._gets_key_runs(state, after):
+        if _gets_key_runs(state, after):
             values.build_keys(spec_of(after).key_runs)
         with lease.fenced():
             config = load_config(storage)
@@ -135,10 +135,6 @@ class Switcher:
         if self._loses_key_runs(state, after):
             values.drop_keys(state.config.key_runs)
         return switch
-
-    def _gets_key_runs(self, state: TableState, after: str) -> bool:
-        """Whether runs of the record keys are needed that are not there."""
-        return spec_of(after).key_runs not in ("", state.config.key_runs)
 
     def _loses_key_runs(self, state: TableState, after: str) -> bool:
         """Whether runs of the record keys are there that are not needed any more."""
@@ -243,6 +239,11 @@ class Switcher:
             )
         found.append("writers that name another index, of Hudi's too, are refused")
         return tuple(found)
+
+
+def _gets_key_runs(state: TableState, after: str) -> bool:
+    """Whether runs of the record keys are needed that are not there."""
+    return spec_of(after).key_runs not in ("", state.config.key_runs)
 
 
 def _builds(state: TableState, after: str) -> bool:
