@@ -126,6 +126,13 @@ def own_master(name: str) -> str | None:
     return said if said != name and re.fullmatch(_MASTER_FORM, said) else None
 
 
+def revision_of(name: str) -> str | None:
+    """The commit, or `worktree`, of an engine `native@...`; None for other engines."""
+    if name in (BARE, WITHOUT_SPARK) or own_master(name) or not name.startswith(REVISION):
+        return None
+    return name.removeprefix(REVISION)
+
+
 def is_native(name: str) -> bool:
     """Tell whether an engine is Keymark, of whatever revision and master."""
     return name == NATIVE or name.startswith(REVISION)
@@ -174,10 +181,10 @@ def engine_mistake(name: str) -> str | None:
     if hudi_releases.number(version) < hudi_releases.FIRST:
         first = ".".join(map(str, hudi_releases.FIRST))
         return f"engine {name!r}: Hudi's bundles for Spark 3.5 begin with {first}"
-    return _version_mistake(name, version, told) if told else None
+    return _suffix_mistake(name, version, told) if told else None
 
 
-def _version_mistake(name: str, version: str, told: str) -> str | None:
+def _suffix_mistake(name: str, version: str, told: str) -> str | None:
     """What is wrong with the table version that an engine's name ends with."""
     release, wanted = hudi_releases.release(version), int(told.removeprefix("-v"))
     if wanted not in release.versions:
@@ -237,6 +244,7 @@ __all__ = [
     "is_without_spark",
     "library_name",
     "own_master",
+    "revision_of",
     "table_version",
     "version_mistake",
 ]

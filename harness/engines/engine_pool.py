@@ -58,7 +58,7 @@ from keymark.table.index.protocol import load_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Demands:
     """What a run asks that not all releases of Hudi can do.
 
     Attributes:
@@ -70,7 +70,7 @@ class Asked:
     refused: bool = False
 
 
-_PLAIN = Asked()
+_NO_DEMANDS = Demands()
 
 
 def missing(
@@ -78,7 +78,7 @@ def missing(
     indexes: Iterable[str],
     *,
     only: Mapping[str, Sequence[str]] | None = None,
-    asked: Asked = _PLAIN,
+    demands: Demands = _NO_DEMANDS,
     source: SourceFacts | None = None,
 ) -> dict[str, str]:
     """What cannot take part, each with one line that says why or how to get it.
@@ -87,7 +87,7 @@ def missing(
         engines: of the scenario.
         indexes: of the scenario.
         only: by the name of an engine the only ones of these that it is asked for.
-        asked: what is asked of these indexes.
+        demands: what is asked of these indexes.
         source: the table that the run starts from.
 
     Returns:
@@ -111,7 +111,7 @@ def missing(
             found[name] = reason
             continue
         is_apart = version is not None or other is not None
-        unusable = _unlike_its_own(name, wanted, asked) if is_apart else _unusable(wanted)
+        unusable = _unlike_its_own(name, wanted, demands) if is_apart else _unusable(wanted)
         others = [index for index in wanted if index not in unusable]
         unusable |= {
             index: why for index in others if (why := outside_entries.missing(index)) is not None
@@ -126,14 +126,14 @@ def missing(
     return found
 
 
-def _unlike_its_own(engine: str, indexes: Iterable[str], asked: Asked) -> dict[str, str]:
+def _unlike_its_own(engine: str, indexes: Iterable[str], demands: Demands) -> dict[str, str]:
     """The indexes that a release does not have, or cannot be asked as a run asks."""
     found, held = {}, engine_indexes(engine)
     for name in indexes:
-        is_asked = asked.refused and hudi_name(engine) and measured_specs()[name].in_hudi
+        is_asked = demands.refused and hudi_name(engine) and measured_specs()[name].in_hudi
         if name not in held and not is_asked:
             found[name] = f"{engine} has no index {name} (it has {', '.join(held)})"
-        elif asked.absent_keys and measured_specs()[name].owns_layout:
+        elif demands.absent_keys and measured_specs()[name].owns_layout:
             found[name] = (
                 f"Hudi's {name} index says where a key would be and knows no absent one; "
                 "`--set workload.lookup_absent=0` measures it"
@@ -263,7 +263,7 @@ class EnginePool:
     def _starts(self, name: str, process: SparkProcess | WatchedProcess) -> bool:
         """Start a process, which ends with the pool; one that does not come up is broken.
 
-        What is expected to take long may be silent for longer: loading and verifying its table.
+        Its patience is at least the time limit of a load: loading and verifying may take that long.
         """
         trial_s = 60.0 * self._scenario.schedule.trial_minutes
         process.longest_s = max(process.longest_s, trial_s)

@@ -171,7 +171,8 @@ class HudiTable:
         """Hudi's record index against its data.
 
         In copy-on-write tables of version 6 both are read by Keymark, with no code of Hudi's. In
-        others the index is read by Hudi (`hudi_index_check`).
+        others, and where Hudi keeps the index in a partition that Keymark does not use
+        (`hudi_partition`), the index is read by Hudi (`hudi_index_check`).
         """
         here = self.tables.seen(self.path)
         facts, spec = independent.facts(here), measured_specs()[self.index]
@@ -217,7 +218,8 @@ class HudiTable:
 def _partition(spec: IndexSpec, facts: SourceFacts) -> str | None:
     """The partition of the metadata table in which Hudi has an index; None for none.
 
-    Where a release makes it in tables of another version than it is known to, it is there as well.
+    An index with a partition of Hudi's own is there whatever the table's version: a release may
+    make it in versions other than those that are known.
     """
     return spec.hudi_partition or spec.partition_in(facts.version)
 

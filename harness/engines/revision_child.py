@@ -106,7 +106,7 @@ class Session:
 
     def write(self, *, table: int, operation: str, files: tuple[str, ...]) -> dict[str, Any]:
         """Write held rows."""
-        done = getattr(self._tables[table], operation)(self._frames[files])
+        done = getattr(self._tables[table], operation)(self._rows(files))
         return {"files_written": done.files_written, "phases": dict(done.phases)}
 
     def hold_keys(self, *, keys: pa.StringArray) -> None:
@@ -173,9 +173,13 @@ class Session:
 
     def purge(self, *, table: int, files: tuple[str, ...]) -> dict[str, Any]:
         """Erase held keys from all that a table keeps."""
-        found = self._tables[table].purge(self._frames[files])
+        found = self._tables[table].purge(self._rows(files))
         names = ("keys", "files_rewritten", "files_left", "proven")
         return {name: getattr(found, name) for name in names}
+
+    def _rows(self, files: tuple[str, ...]) -> Any:
+        """The rows of files that are held."""
+        return self._frames[files]
 
     def close(self) -> None:
         """Stop Spark; its event log is complete after that."""

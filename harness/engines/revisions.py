@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from keymark.harness.engines import BARE, REVISION, WITHOUT_SPARK, WORKTREE, jars, own_master
+from keymark.harness.engines import REVISION, WORKTREE, jars, own_master, revision_of
 from keymark.harness.errors import GitError, HarnessError
 from keymark.harness.git import CLONE, git
 
@@ -49,10 +49,10 @@ def named(engine: str) -> str:
     Raises:
         HarnessError: git knows no such revision.
     """
-    is_this = engine in (f"{REVISION}{WORKTREE}", BARE, WITHOUT_SPARK) or own_master(engine)
-    if is_this or not engine.startswith(REVISION):
+    revision = revision_of(engine)
+    if revision is None or revision == WORKTREE:
         return engine
-    return REVISION + resolve(engine.removeprefix(REVISION))[:_SHORT]
+    return REVISION + resolve(revision)[:_SHORT]
 
 
 def resolve(revision: str, root: Path = CLONE) -> str:

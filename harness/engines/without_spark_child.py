@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 import keymark
 from keymark.datasets.generate.digest import RowsDigest
 from keymark.harness.engines import pipe_server, revision_child
-from keymark.harness.engines.libraries.child import plainly, read
+from keymark.harness.engines.libraries.child import plainly, read, use_cores
 from keymark.harness.engines.libraries.conditions import Test, column_tests
-from keymark.table.read.arrow import ReadPlan
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "in": operator.eq,
@@ -42,21 +41,12 @@ class Session(revision_child.Session):
     def __init__(self) -> None:
         super().__init__(str(Path(keymark.__file__).parents[1]))
         self._spark: Any = None
-        self._plan: ReadPlan | None = None
 
     def start(self, *, cores: int) -> dict[str, Any]:  # type: ignore[override]  # no master
         """Use so many cores; versions of what matters."""
-        if hasattr(os, "sched_setaffinity"):
-            # Before there are threads, which inherit it.
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-        pa.set_cpu_count(cores)
+        use_cores(cores)
         versions = {name: version(name) for name in ("pyarrow", "numpy", "numba")}
         return {"versions": {**versions, "python": platform.python_version()}}
-
-    def write(self, *, table: int, operation: str, files: Sequence[str]) -> dict[str, Any]:
-        """Write the rows of files: `bulk_insert`, `upsert` or `delete`."""
-        done = getattr(self._tables[table], operation)(read(files))
-        return {"files_written": done.files_written, "phases": dict(done.phases)}
 
     def find(  # type: ignore[override]  # rows are mappings, not Spark's
         self, *, table: int, keys: list[str] | None, where: str | None
@@ -64,15 +54,15 @@ class Session(revision_child.Session):
         """The rows of some keys, or of a condition."""
         opened = self._tables[table]
         if where is None:
-            self._plan = opened.scan(keys=keys)
-            return list(self._plan.to_arrow().to_pylist())
+            self._found = opened.scan(keys=keys)
+            return list(self._found.to_arrow().to_pylist())
         condition = _expression(column_tests(where))
-        self._plan = replace(opened.scan(), files=opened.files(where))
-        return [row for rows in self._plan.tables() for row in rows.filter(condition).to_pylist()]
+        self._found = replace(opened.scan(), files=opened.files(where))
+        return [row for rows in self._found.tables() for row in rows.filter(condition).to_pylist()]
 
     def opened(self) -> list[str]:
         """Names of the files that the last `find` opened."""
-        return [] if self._plan is None else [file.path for file in self._plan.files]
+        return [file.path for file in self._found.files]
 
     def digest(self, *, table: int, columns: Sequence[str]) -> tuple[int, str]:
         """Rows and digest of a table."""
@@ -81,11 +71,9 @@ class Session(revision_child.Session):
             total += RowsDigest.of(plainly(rows), names)
         return total.rows, total.hex
 
-    def purge(self, *, table: int, files: Sequence[str]) -> dict[str, Any]:
-        """Erase the keys of files from all that a table keeps."""
-        found = self._tables[table].purge(read(files))
-        names = ("keys", "files_rewritten", "files_left", "proven")
-        return {name: getattr(found, name) for name in names}
+    def _rows(self, files: tuple[str, ...]) -> pa.Table:
+        """The rows of files."""
+        return read(files)
 
     def cancel(self) -> None:
         """End what runs, and with it the process; called beside it."""

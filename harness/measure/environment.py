@@ -14,15 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from keymark.harness.engines import (
-    BARE,
-    REVISION,
-    WITHOUT_SPARK,
-    format_name,
-    is_native,
-    library_name,
-    own_master,
-)
+from keymark.harness.engines import format_name, is_native, library_name, revision_of
 from keymark.harness.errors import HarnessError
 from keymark.harness.git import CLONE, git
 from keymark.table.properties.options import LOCAL_SYNC
@@ -128,8 +120,7 @@ def synced(engine: str, options: Mapping[str, str], *, remote: bool) -> str:
         return "by the store"
     if not is_native(engine):
         return _synced_by_others(engine)
-    is_ours = engine in (BARE, WITHOUT_SPARK) or own_master(engine) is not None
-    if engine.startswith(REVISION) and not is_ours:
+    if revision_of(engine) is not None:
         return "what that revision does"
     if options.get(LOCAL_SYNC, "true").lower() == "false":
         return f"nothing: {LOCAL_SYNC}=false"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from keymark.harness.engines.engine_pool import Asked, EnginePool, missing, unordered
+from keymark.harness.engines.engine_pool import Demands, EnginePool, missing, unordered
 from keymark.harness.engines.locations import unreached
 from keymark.harness.errors import HarnessError
 from keymark.harness.measure import environment
@@ -61,13 +61,14 @@ def run(request: Request, progress: Progress) -> Finished:
         return run_mappings(request, progress)
     scenario = request.scenario
     progress.begin(check(request))
-    only, asks_all = scenario.engine_indexes, scenario.table.ask_refused
     source = scenario.table.source
     skipped = missing(
         scenario.engines,
         scenario.indexes,
-        only=only,
-        asked=Asked(absent_keys=scenario.workload.lookup_absent, refused=asks_all),
+        only=scenario.engine_indexes,
+        demands=Demands(
+            absent_keys=scenario.workload.lookup_absent, refused=scenario.table.ask_refused
+        ),
         source=source_facts(Path(source)) if source else None,
     )
     skipped |= unreached(scenario.engines, scenario.table.location, skipped)

@@ -26,9 +26,7 @@ from keymark.harness.errors import CellError
 from keymark.harness.run import cell as cells
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.step import (
-    BUILD,
     BUILD_INDEX,
-    BULK_INSERT,
     LOAD,
     WHOLE,
     Step,
@@ -38,11 +36,8 @@ from keymark.harness.run.time_left import TimeLeft, TrialKind
 from keymark.harness.run.until import LEAST, Until, percent
 from keymark.harness.scenario.matrix import Cell, Schedule, Trial, first_of
 from keymark.harness.store.data_point import DataPoint
-from keymark.harness.store.results import Sample
+from keymark.harness.store.results import LOAD_STEPS, Sample
 from keymark.harness.store.store import RunFolder
-
-LOADS = frozenset({BULK_INSERT, BUILD, BUILD_INDEX})
-"""Steps that load or build a table, unless they are steps of a repetition."""
 
 MAX_REPETITIONS = 200
 """Even a generous budget ends here: intervals no longer narrow noticeably."""
@@ -94,7 +89,7 @@ class TrialKey(NamedTuple):
     @classmethod
     def of_sample(cls, sample: Sample, steps: Collection[str] = ()) -> TrialKey:
         """The key of the trial that a sample is of; `steps` are the names of a repetition's."""
-        is_load = sample.step in LOADS - set(steps)
+        is_load = sample.step in LOAD_STEPS - set(steps)
         return cls(sample.cell, sample.warmup, sample.repetition, is_load)
 
 
@@ -134,7 +129,7 @@ class Runner:
         names, samples = self._step_names, self.folder.samples()
         self._taken = {TrialKey.of_sample(sample, names) for sample in samples}
         for known in (self.earlier, samples):
-            self._time_left.learn(known, LOADS - names)
+            self._time_left.learn(known, LOAD_STEPS - names)
         self.ended |= ended_cells(samples, self.steps)
         self.notes += [f"{cell_id}, {reason}." for cell_id, reason in self.ended.items()]
 
@@ -298,7 +293,7 @@ class Runner:
             (each.repetition for each in self._taken if not (each.warmup or each.is_load)),
             default=-1,
         )
-        first = max(LEAST, there + 1 if there else 0)
+        first = max(LEAST, there + 1)
         return replace(schedule, repetitions=min(first, max(until.most, there)))
 
     def _repeat_until(self, schedule: Schedule, until: Until) -> int:
@@ -311,9 +306,8 @@ class Runner:
             schedule: up to the first look.
             until: when there are enough.
         """
-        count, ids = schedule.repetitions, {cell.cell_id for cell in schedule.cells}
-        for number in range(count):
-            self.take(schedule.repetition_trials(number), reads_whole=number == count - 1)
+        ids = {cell.cell_id for cell in schedule.cells}
+        count = self.repeat(schedule, None)
         while (widest := until.widest()) is not None:
             self._reached = f"; the widest interval is {percent(widest.half_width)}"
             is_over = count >= until.most or self.failed.keys() >= ids

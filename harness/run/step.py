@@ -58,7 +58,6 @@ class Step:
         points: what a step of the lookup model measures, each under a name of its own.
         is_once: whether it is taken in the first repetition of a cell only.
         engines: the engines that take it; empty: all do.
-        of_keymark: whether Keymark's engines with Spark alone take it.
         column: whose rows with one value, or a range of values, are read.
         width: of the range.
         variants: the variants of tables that take it; empty: all tables do.
@@ -72,7 +71,6 @@ class Step:
     column: str = ""
     width: float = 0.0
     engines: tuple[str, ...] = ()
-    of_keymark: bool = False
     variants: tuple[str, ...] = ()
 
     @property
@@ -99,8 +97,9 @@ class Step:
             return False
         if self.engines and engine not in self.engines:
             return False
-        if self.of_keymark and (not is_native(engine) or is_without_spark(engine)):
-            return False
+        by_spark = is_native(engine) and not is_without_spark(engine)
+        if self.kind == POINT_QUERY_SPARK and not by_spark:
+            return False  # other engines have one point query
         return not self.is_once or (repetition == 0 and not warmup)
 
 

@@ -82,7 +82,6 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
             is_once=workload.delete == "once" and name == DELETE,
             column=queried.get(name, ""),
             width=workload.range_width,
-            of_keymark=name == POINT_QUERY_SPARK,
             variants=workload.merge_on_read if name in _OF_MERGE_ON_READ else (),
         )
         for name, wanted, measured in (

@@ -35,7 +35,7 @@ class WorkloadSection(Section):
         lookup_present: keys of the lookup step that are in the table.
         lookup_absent: keys of the lookup step that are not; half of them were deleted.
         lookup_again: whether the same keys are looked up a second time, by the same handle.
-        lookup_few: keys of a second lookup, the step `lookup_few`, of those of the first; 0: none.
+        lookup_few: how many of the lookup's keys the step `lookup_few` asks for; 0: there is none.
         point_query: whether a single key is read at the end, by Keymark's engines once by
             `Table.scan` and once by Spark, the step `point_query_spark`.
         column_query: column whose rows with one value are read at the end; empty: none.
@@ -94,9 +94,9 @@ class ScheduleSection(Section):
             `small` each cell takes the steps once on a small table instead, before the loads.
         loads: measured bulk loads of every table; all repetitions start from the first one's.
         trial_minutes: minutes that a load, or a repetition, takes at most: then its step is ended,
-            the rest of its steps left out, and what was measured is kept; 0 for no limit. An
-            engine's own process may be silent for as long, or for an hour if that is longer, at any
-            time.
+            the rest of its steps left out, and what was measured is kept; 0 for no limit. The
+            process of another engine than Keymark's, and of `native@without-spark`, is ended when
+            it is silent for longer than this and for longer than an hour.
         memory_gb: gigabytes that the process of an engine without Spark may hold: then it is ended,
             with its cell, whose row says so; 0 for three quarters of the machine's memory.
     """

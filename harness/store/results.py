@@ -16,6 +16,8 @@ from typing import Annotated, Any, Self
 from pydantic import PlainValidator, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
+from keymark.harness.engines import is_native
+
 SCHEMA_VERSION = 3
 """Of samples, run.json and summaries.
 
@@ -27,7 +29,6 @@ which it was before, is the step `point_query_spark`.
 # URLs and absolute paths, one or a list of them: they differ with each run and each instant.
 _PATHS = re.compile(r"(?:^|\s)(?:[a-z][a-z0-9+.-]*:)?/\S*")
 _HUDI_1 = re.compile(r"\bhudi@1\.\d+\.\d+\b(?!-v)")
-_KEYMARK = re.compile(r"native(@.*)?")
 _POINT_QUERY = re.compile(r"point_query(_\d+)?")
 
 PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "services", "total")
@@ -35,6 +36,10 @@ PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "servic
 
 Of engines and revisions that do not tell a phase, its time is in the total only.
 """
+
+
+LOAD_STEPS = frozenset({"bulk_insert", "build", "build_index"})
+"""Steps that load or build a table, unless they are steps of a repetition."""
 
 
 def _finite(value: object) -> float:
@@ -244,7 +249,7 @@ def step_now(step: str, engine: str, schema_version: object) -> str:
     Before schema 3 Keymark's engines took the point query by Spark.
     """
     is_old = isinstance(schema_version, int) and schema_version < 3
-    if is_old and _KEYMARK.fullmatch(engine) and _POINT_QUERY.fullmatch(step):
+    if is_old and is_native(engine) and _POINT_QUERY.fullmatch(step):
         return step.replace("point_query", "point_query_spark")
     return step
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.store.results import SCHEMA_VERSION
+from keymark.harness.store.results import LOAD_STEPS, SCHEMA_VERSION
 
 RUNNING, COMPLETE = "running", "complete"
 
@@ -101,9 +101,9 @@ class WorkloadRecord(Recorded):
         return self.lookup_present + self.lookup_absent
 
     @property
-    def loads(self) -> frozenset[str]:
+    def load_steps(self) -> frozenset[str]:
         """Steps that load or build a table, and so are of no repetition."""
-        return frozenset({"bulk_insert", "build", *([] if self.build_index else ["build_index"])})
+        return LOAD_STEPS - {"build_index"} if self.build_index else LOAD_STEPS
 
 
 class ScheduleRecord(Recorded):

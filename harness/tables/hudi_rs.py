@@ -8,8 +8,9 @@ that what Hudi wrote into the metadata table has no say.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import hudi
 import pyarrow as pa
@@ -37,9 +38,18 @@ def replaced(table: Path) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for instant in timeline.get_completed_replacecommits():
         told = json.loads(timeline.get_instant_metadata_in_json(instant))
-        for partition, file_ids in (told.get("partitionToReplaceFileIds") or {}).items():
-            found |= {(partition, file_id): instant.timestamp for file_id in file_ids}
+        found |= replaced_by(told, instant.timestamp)
     return found
+
+
+def replaced_by(commit: Mapping[str, Any], instant: str) -> dict[tuple[str, str], str]:
+    """The file groups that a replacecommit replaced, as `replaced` has them."""
+    by_partition = commit.get("partitionToReplaceFileIds") or {}
+    return {
+        (partition, file_id): instant
+        for partition, file_ids in by_partition.items()
+        for file_id in file_ids
+    }
 
 
 def merged(table: Path, base: str, logs: Collection[str]) -> pa.Table:

@@ -53,8 +53,7 @@ def read(table: Path) -> Instants:
             completed.add(instant)
         if entry.suffix == _REPLACE:
             content = json.loads(entry.read_text(encoding="utf-8"))
-            for partition, file_ids in (content.get("partitionToReplaceFileIds") or {}).items():
-                replaced |= {(partition, file_id): instant for file_id in file_ids}
+            replaced |= hudi_rs.replaced_by(content, instant)
     return Instants(first=min(active, default=""), completed=completed, replaced=replaced)
 
 

@@ -35,7 +35,7 @@ def widest(run: Run) -> IntervalWidth | None:
     What the last repetition did not take is left out, since more repetitions do not narrow it:
     loads, steps of the first repetition alone, cells that failed. So are counters, which repeat.
     """
-    loads = run.record.scenario.workload.loads
+    loads = run.record.scenario.workload.load_steps
     taken = [each.repetition for each in run.samples if not each.warmup and each.step not in loads]
     last = max(taken, default=0)
     right = [cell for cell in run.cells if cell.verified and _is_in(cell, last, loads)]

@@ -172,7 +172,7 @@ def _missing_of(
         if step in once:
             # It may have been ended, and what comes after it left out.
             wanted = {0} & there.get(step, set())
-        elif step in plan.loads:
+        elif step in plan.load_steps:
             wanted = set(range(record.scenario.schedule.loads))
         else:
             wanted = set(range(record.repetitions))

@@ -79,7 +79,7 @@ def test_a_calibration_of_hudi_asks_what_every_index_of_a_release_can_answer():
     """An index that is skipped has no constants, and nobody notices for an hour."""
     for engine in ("hudi@0.15.0", "hudi@1.1.1", "hudi@1.2.0"):
         loaded = scenario.load("calibrate_hudi", overrides={"engines": [engine]})
-        asked = engine_pool.Asked(absent_keys=loaded.workload.lookup_absent)
+        asked = engine_pool.Demands(absent_keys=loaded.workload.lookup_absent)
         assert engine_pool._unlike_its_own(engine, loaded.indexes, asked) == {}
 
 

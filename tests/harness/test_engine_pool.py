@@ -48,14 +48,14 @@ def test_with_nothing_left_there_is_no_run():
 def test_what_hudi_cannot_be_asked_is_left_out_and_the_rest_is_measured(monkeypatch):
     monkeypatch.setattr(jars, "missing_bundle", lambda _: None)
     named = ["record", "bucket", "hbase"]
-    absent = engine_pool.Asked(absent_keys=5)
-    found = engine_pool.missing(["hudi@1.1.1"], named, asked=absent)
+    absent = engine_pool.Demands(absent_keys=5)
+    found = engine_pool.missing(["hudi@1.1.1"], named, demands=absent)
     assert found.keys() == {"hudi@1.1.1/bucket", "hudi@1.1.1/hbase"}
     assert "lookup_absent=0` measures it" in found["hudi@1.1.1/bucket"]
     assert "hudi@1.1.1 has no index hbase (it has record," in found["hudi@1.1.1/hbase"]
     assert engine_pool.missing(["hudi@1.1.1"], ["record", "bucket"]) == {}
     with pytest.raises(HarnessError, match="knows no absent one"):
-        engine_pool.missing(["hudi@1.1.1"], ["bucket"], asked=absent)
+        engine_pool.missing(["hudi@1.1.1"], ["bucket"], demands=absent)
 
 
 def test_a_release_can_be_asked_for_what_it_is_known_not_to_have(monkeypatch):
@@ -64,10 +64,10 @@ def test_a_release_can_be_asked_for_what_it_is_known_not_to_have(monkeypatch):
     engines = ["hudi@0.15.0", "hudi@1.2.0-v6"]
     found = engine_pool.missing(engines, named)
     assert found.keys() == {f"{engine}/partitioned_record" for engine in engines}
-    asked = engine_pool.Asked(refused=True)
-    assert engine_pool.missing(engines, named, asked=asked) == {}
+    asked = engine_pool.Demands(refused=True)
+    assert engine_pool.missing(engines, named, demands=asked) == {}
     # An index that no release has is not asked.
-    found = engine_pool.missing(engines[:1], ["record", "compact"], asked=asked)
+    found = engine_pool.missing(engines[:1], ["record", "compact"], demands=asked)
     assert found.keys() == {"hudi@0.15.0/compact"}
 
 

@@ -88,10 +88,7 @@ class Session:
 
     def start(self, *, library: str, cores: int) -> dict[str, dict[str, str]]:
         """Load the library, which then uses so many cores; versions of what matters."""
-        if hasattr(os, "sched_setaffinity"):
-            # Before the library makes its threads, which inherit it.
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-        pa.set_cpu_count(cores)
+        use_cores(cores)
         self._library = module_beside(Path(__file__).with_name(f"on_{library}.py"))
         names = (library, "pyarrow")
         versions = {name: importlib.metadata.version(name) for name in names}
@@ -196,6 +193,13 @@ class Session:
             oldest, _ = self._tables.popitem(last=False)
             del self._told[oldest]
         return self._count
+
+
+def use_cores(cores: int) -> None:
+    """Let this process and Arrow use so many cores; to be called before there are threads."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    pa.set_cpu_count(cores)
 
 
 def read(files: Sequence[str]) -> pa.Table:
