@@ -310,7 +310,7 @@ class Runner:
         count = self.repeat(schedule, None)
         while (widest := until.widest()) is not None:
             self._reached = f"; the widest interval is {percent(widest.half_width)}"
-            is_over = count >= until.most or self.failed.keys() >= ids
+            is_over = count >= until.most or self._left_out >= ids
             if is_over or widest.half_width < until.half_width:
                 self.notes.append(until.outcome(widest, count))
                 break

@@ -25,6 +25,7 @@ from harness_fakes import (
 
 from keymark.datasets.generate.digest import digest_arrow
 from keymark.harness.run.runner import TrialKey, complete_trials
+from keymark.harness.run.until import LEAST, Until, Widest
 from keymark.harness.run.workload import steps
 from keymark.harness.scenario import matrix, scenario
 from keymark.harness.store.store import RunFolder
@@ -109,13 +110,13 @@ class TwoGroups(HonestTable):
         )
 
 
-def run(tmp_path, table=TwoGroups, *, sets=(), limit=None, folder=None):
+def run(tmp_path, table=TwoGroups, *, sets=(), limit=None, folder=None, until=None):
     resolved = scenario.load("ci", sets=[*SETS, "workload.rounds=1", *sets])
     folder = folder or RunFolder.create(tmp_path / "run")
     engine = LargeEngine(table)
     tools = context(tmp_path / "work", table=table)
     tools = replace(tools, inputs=LargeInputs(), engines={"native": engine}, trial_limit_s=limit)
-    outcome = Taker(resolved, tools, folder).run(matrix.expand(resolved))
+    outcome = Taker(resolved, tools, folder).run(matrix.expand(resolved), until=until)
     return folder, outcome, engine
 
 
@@ -300,6 +301,20 @@ def test_a_cell_whose_every_repetition_would_be_ended_is_left_out(tmp_path):
     assert engine.labels == []
     assert resumed.ended == outcome.ended
     assert len([note for note in resumed.notes if "upsert_1: ended after" in note]) == 2
+
+
+def test_a_run_whose_cells_have_all_ended_looks_no_more_whether_it_has_enough(tmp_path):
+    looks = []
+
+    def widest():
+        looks.append(len(looks))
+        return Widest(half_width=0.5, what="Upsert batch, native/record")
+
+    until = Until(half_width=0.1, most=20, widest=widest)
+    _, outcome, _ = run(tmp_path, IsAlwaysTooSlow, limit=1.0, until=until)
+    assert len(outcome.ended) == 2
+    assert looks == [0]
+    assert outcome.repetitions == LEAST
 
 
 def loads_of(engine):
