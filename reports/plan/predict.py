@@ -201,11 +201,12 @@ def distance_error(spread: float, seen: Sequence[SeenError], far: float) -> floa
 
     Args:
         spread: of the cells that were calibrated.
-        seen: what scores found of that quantity and index.
+        seen: what scores found of that quantity: of that index, or of others if it was not scored.
         far: the distance; 1 within the calibration.
     """
     points = [(0.0, spread)]
-    for each in sorted(seen, key=lambda each: each.beyond):
+    # Of several errors at one distance the largest counts.
+    for each in sorted(seen, key=lambda each: (each.beyond, -each.off)):
         points.append((math.log(each.beyond), max(each.off, points[-1][1])))
     here = math.log(far)
     for (left, low), (right, high) in pairwise(points):

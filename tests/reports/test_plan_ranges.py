@@ -193,6 +193,9 @@ def test_ranges_are_widened_by_what_a_score_has_seen():
     assert distance_error(0.1, seen, 100.0) == pytest.approx(0.3)
     assert distance_error(0.1, seen, 1e4) > 0.3
     # Nobody has scored it: half as much again for each factor e.
+    # Of other indexes that were scored at one distance, the largest error counts.
+    alike = [replace(seen[0], off=off) for off in (0.15, 0.5, 0.2)]
+    assert distance_error(0.1, alike, alike[0].beyond) == pytest.approx(0.5)
     assert distance_error(0.1, [], math.e) == pytest.approx(0.15)
     known = calibration.load()
     at = Workload(rows=1e8, batch=1e3)
