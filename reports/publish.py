@@ -13,9 +13,8 @@ from keymark.reports.errors import ReportError
 from keymark.reports.model import facts, projection
 from keymark.reports.model.projection import Run
 from keymark.reports.render import export
-from keymark.reports.render.charts import Lettering
 from keymark.reports.render.engines_chart import PREFIX as ENGINES_PREFIX
-from keymark.reports.render.figures import Chart
+from keymark.reports.render.figures import write_charts
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.text import clean
 from keymark.reports.sections import page, parts
@@ -86,13 +85,6 @@ def publish(
     return Published(index=index, report=report, summary=summary)
 
 
-def _write_charts(folder: Path, found: Sequence[Chart], lettering: Lettering) -> None:
-    for chart in found:
-        svg, png = chart.drawing.alone(lettering)
-        write(folder / f"{chart.key}.svg", svg)
-        write(folder / f"{chart.key}.png", png)
-
-
 def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Report) -> Path:
     charts = target / "report" / "charts"
     make_folder(charts, target)
@@ -104,13 +96,13 @@ def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Re
     pages = ("which_index*", "outcomes", "releases*", "variants*", "two_indexes*", "compaction*")
     for each in (*stale, *(old for name in pages for old in charts.parent.glob(f"{name}.md"))):
         each.unlink()
-    _write_charts(charts, report.charts, facts.lettering(runs))
+    write_charts(charts, report.charts, facts.lettering(runs))
     by_id = {clean(run.run_id): run for run in runs}
     for run_id, found in page.owned_charts(report):
         sources = [by_id[run_id]]
         if any(each.key.startswith(GROWTH_PREFIX) for each in found):
             sources += further
-        _write_charts(charts, found, facts.lettering(sources))
+        write_charts(charts, found, facts.lettering(sources))
     for choice in report.choices:
         write(target / "report" / choice.file, which_index_markdown(choice))
     if report.outcomes:

@@ -139,9 +139,7 @@ def load(path: Path, engine: str | None = None) -> RunNumbers:
 
 
 def _from_run(path: Path, engine: str | None) -> RunNumbers:
-    (run,) = projection.load([path])
-    if run.record.is_running:
-        raise ReportError(f"{clean(path)} is not complete; `--resume` goes on with it")
+    run = projection.load_ended(path)
     cells = [cell for cell in run.cells if engine in (None, cell.engine)]
     missing = [
         name for name in facts.missing_cells(run) if engine is None or name.startswith(f"{engine}/")

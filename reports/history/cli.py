@@ -17,11 +17,12 @@ from keymark import terminal
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import history_chart, said
-from keymark.reports.history.headline_chart import headline_charts, lettering
+from keymark.reports.history.headline_chart import WorkCharts, headline_charts, lettering
 from keymark.reports.history.headlines import WorkHistory, read_all
 from keymark.reports.history.series import History, read
 from keymark.reports.published.check import folders
 from keymark.reports.render.charts import Lettering
+from keymark.reports.render.figures import write_charts
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import amount
 from keymark.reports.render.text import clean, markdown
@@ -75,15 +76,12 @@ def _is_folder_of_runs(name: str) -> bool:
 def _history_of_all(path: Path, target: str, *, as_json: bool) -> None:
     """The history of each headline of all runs below a folder."""
     works = read_all(folders(path))
-    document = {"works": [_work(each) for each in works]}
+    document, drawn = {"works": [_work(each) for each in works]}, list(headline_charts(works))
     with run_folder_mirror.writing(target) as folder, _naming(folder):
-        for work, charts in headline_charts(works):
-            for _, drawn in charts:
-                svg, png = drawn.drawing.alone(lettering(work))
-                write(folder / f"{drawn.key}.svg", svg)
-                write(folder / f"{drawn.key}.png", png)
+        for work, charts in drawn:
+            write_charts(folder, [chart for _, chart in charts], lettering(work))
         write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
-        write(folder / "history.md", _page_of_all(works))
+        write(folder / "history.md", _page_of_all(works, drawn))
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
         return
@@ -126,15 +124,15 @@ def _work(work: WorkHistory) -> dict[str, Any]:
     }
 
 
-def _page_of_all(works: Sequence[WorkHistory]) -> str:
-    """The histories of all headlines as Markdown."""
+def _page_of_all(works: Sequence[WorkHistory], drawn: Sequence[WorkCharts]) -> str:
+    """The histories of all headlines as Markdown, with their charts."""
     lines = [f"# {sum(len(each.runs) for each in works)} runs", ""]
-    for work, charts in headline_charts(works):
+    for work, charts in drawn:
         lines += [f"## {markdown(_words(work))}", ""]
-        for headline, drawn in charts:
+        for headline, chart in charts:
             lines += [f"**{markdown(headline.title)}.** {headline.finding}", ""]
             lines += [f"- {' | '.join(map(markdown, row))}" for row in _rows(headline.history)]
-            lines += ["", f"![{markdown(drawn.title)}]({drawn.key}.svg)", ""]
+            lines += ["", f"![{markdown(chart.title)}]({chart.key}.svg)", ""]
     lines += [f"- {markdown(_words(each))}" for each in works if not each.headlines]
     return "\n".join([*lines, ""])
 

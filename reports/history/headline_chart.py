@@ -18,9 +18,11 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_NAME = 80
 
 
-def headline_charts(
-    works: Sequence[WorkHistory],
-) -> Iterator[tuple[WorkHistory, list[tuple[HeadlineHistory, Chart]]]]:
+WorkCharts = tuple[WorkHistory, list[tuple[HeadlineHistory, Chart]]]
+"""A work, and of each headline its history and chart."""
+
+
+def headline_charts(works: Sequence[WorkHistory]) -> Iterator[WorkCharts]:
     """The charts of each work that was repeated; names of their files are unique."""
     for place, work in enumerate(works, start=1):
         if work.headlines:

@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 
 from keymark.harness.engines import is_native
-from keymark.reports.errors import ReportError
 from keymark.reports.gate.run_numbers import Key
 from keymark.reports.history.series import History, differing_work, number_history
 from keymark.reports.model import facts, projection, tables
@@ -88,7 +87,8 @@ def read_all(paths: Sequence[Path]) -> list[WorkHistory]:
         ReportError: a path is no run folder, or its run has not ended.
     """
     groups: list[_Group] = []
-    for run in sorted(map(_ended, paths), key=lambda run: (run.record.started, run.run_id)):
+    runs = map(projection.load_ended, paths)
+    for run in sorted(runs, key=lambda run: (run.record.started, run.run_id)):
         group = next((each for each in groups if each.takes(run)), None)
         if group is None:
             group = _Group(_scenario(run), _machine(run))
@@ -106,23 +106,12 @@ def read_all(paths: Sequence[Path]) -> list[WorkHistory]:
     ]
 
 
-def _ended(path: Path) -> Run:
-    (run,) = projection.load([path])
-    if run.record.is_running:
-        raise ReportError(f"{clean(path)} is not complete; `--resume` goes on with it")
-    return run
-
-
 def _scenario(run: Run) -> str:
     return clean(run.record.scenario.name or "no name", 60)
 
 
 def _machine(run: Run) -> str:
-    told = run.record.machine
-    memory = f"{told.memory_bytes / (1 << 30):.0f} GiB" if told.memory_bytes else ""
-    cores = f"{told.cores:,} cores of" if told.cores else ""
-    processor = " ".join(filter(None, [cores, clean(told.processor, 60)]))
-    return ", ".join(filter(None, [processor, memory])) or "a machine that is not told"
+    return facts.machine_words(run.record.machine) or "a machine that is not told"
 
 
 def _headlines(runs: Sequence[Run]) -> list[HeadlineHistory]:
@@ -132,8 +121,8 @@ def _headlines(runs: Sequence[Run]) -> list[HeadlineHistory]:
     native: dict[Key, bool] = {}
     for place, run in enumerate(runs):
         for cell in (cell for cell in run.cells if cell.verified):
-            for column in tables.headline([cell]).columns:
-                measure = measures.setdefault(column.measure.key, column.measure)
+            for shown in tables.headline_measures([cell]):
+                measure = measures.setdefault(shown.key, shown)
                 key = Key(cell.cell, measure.step, measure.phase, measure.metric)
                 if values := measure.values(cell):
                     of_measure = numbers.setdefault(measure.key, {})

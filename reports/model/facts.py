@@ -19,7 +19,7 @@ from keymark.harness.engines import (
     library_name,
 )
 from keymark.harness.redaction import is_sensitive, redact_text
-from keymark.harness.store.run_record import RunRecord, ScenarioRecord
+from keymark.harness.store.run_record import MachineRecord, RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
 from keymark.reports.render.charts import Lettering
 from keymark.reports.render.text import NOTHING, clean, listed, without_folders
@@ -84,22 +84,27 @@ def lettering(runs: Sequence[Run]) -> Lettering:
 
 def _measured_on(run: Run) -> str:
     record, sizes = run.record, sizes_of(run.record)
-    data, machine = record.scenario.dataset, record.machine
+    data = record.scenario.dataset
     tables = f"{min(data.sizes):,} to {max(data.sizes):,}" if data.sizes else _count(sizes.rows)
     batches = f"{min(data.batches):,} to {max(data.batches):,}" if data.batches else ""
     batches = batches or _count(sizes.batch_rows if record.scenario.workload.rounds else 0)
-    memory = f"{machine.memory_bytes / (1 << 30):.0f} GiB" if machine.memory_bytes else ""
-    cores = f"{machine.cores:,} cores" if machine.cores else ""
     times = record.repetitions or record.scenario.schedule.repetitions
     parts = [
         f"{tables} rows" if tables else "",
         f"batches of {batches}" if batches else "",
         listed([_engine_words(name) for name in dict.fromkeys(cell.engine for cell in run.cells)]),
-        " of ".join(filter(None, [cores, clean(machine.processor, 60)])),
-        memory,
+        machine_words(record.machine),
         f"{times:,} repetition{'s' if times > 1 else ''}" if times else "",
     ]
     return ", ".join(filter(None, parts))
+
+
+def machine_words(machine: MachineRecord) -> str:
+    """Cores, processor and memory; empty where the system told none."""
+    memory = f"{machine.memory_bytes / (1 << 30):.0f} GiB" if machine.memory_bytes else ""
+    cores = f"{machine.cores:,} cores" if machine.cores else ""
+    processor = " of ".join(filter(None, [cores, clean(machine.processor, 60)]))
+    return ", ".join(filter(None, [processor, memory]))
 
 
 def _engine_words(engine: str) -> str:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from keymark.reports.model import tables
 from keymark.reports.model.cell_pairs import cell_pairs
-from keymark.reports.model.measures import Measure
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.text import clean
-from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+from keymark.reports.stats.statistics import paired_ratio, summarize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +41,7 @@ def widest(run: Run) -> IntervalWidth | None:
     pairs = cell_pairs(right)
     paired = {cell.cell for pair in pairs for cell in pair}
     alone = [(cell,) for cell in right if cell.cell not in paired]
-    found = [
-        each
-        for cells in (*pairs, *alone)
-        for measure, each in _widths(cells, last)
-        if measure.step not in loads
-    ]
+    found = [each for cells in (*pairs, *alone) for each in _widths(cells, last, loads)]
     return max(found, key=lambda each: each.half_width, default=None)
 
 
@@ -59,19 +53,19 @@ def _is_in(cell: CellView, repetition: int, loads: Collection[str]) -> bool:
     )
 
 
-def _widths(cells: Sequence[CellView], last: int) -> Iterator[tuple[Measure, IntervalWidth]]:
+def _widths(
+    cells: Sequence[CellView], last: int, loads: Collection[str]
+) -> Iterator[IntervalWidth]:
     """The intervals of a cell, or of a pair, for each time that the last repetition took."""
     names = " to ".join(clean(cell.cell, 80) for cell in reversed(cells))
-    for column in tables.headline(cells).columns:
-        measure = column.measure
+    for measure in tables.headline_measures(cells):
         values = [measure.values(cell) for cell in cells]
         is_repeated = all(last in {repetition for repetition, _ in each} for each in values)
-        if not measure.is_time or not is_repeated:
+        if not measure.is_time or not is_repeated or measure.step in loads:
             continue
-        summary: Summary | None = summarize(list(values[0].values()))
-        if len(cells) > 1:
-            summary = paired_ratio(*values)[0]
+        is_pair = len(cells) > 1
+        summary = paired_ratio(*values)[0] if is_pair else summarize(list(values[0].values()))
         if summary is not None and summary.median > 0:
             half_width = (summary.high - summary.low) / 2 / summary.median
             what = f"{measure.what}, {names}"
-            yield measure, IntervalWidth(half_width=half_width, what=what, n=summary.n)
+            yield IntervalWidth(half_width=half_width, what=what, n=summary.n)

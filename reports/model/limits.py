@@ -13,14 +13,12 @@ class Limit:
     """Where one engine and index, in one variant on one kind of data, came to a limit.
 
     Attributes:
-        cell: with the smallest table with which it did.
-        is_of_sizes: whether it was measured with tables of several sizes.
+        cell: the one with the smallest table, of those that ended at a limit.
         largest: rows of the largest table, smaller than that one, with which it took all of its
             steps; 0 where there is none.
     """
 
     cell: CellView
-    is_of_sizes: bool
     largest: int
 
 
@@ -40,11 +38,5 @@ def limits(cells: Sequence[CellView]) -> list[Limit]:
                 for cell in group
                 if cell.verified and not cell.ended and cell.data.rows < first.data.rows
             ]
-            found.append(
-                Limit(
-                    cell=first,
-                    is_of_sizes=first.data.rows > 0,
-                    largest=max(smaller, default=0),
-                )
-            )
+            found.append(Limit(cell=first, largest=max(smaller, default=0)))
     return found

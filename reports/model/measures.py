@@ -81,22 +81,8 @@ def time_of(step: str, title: str, what: str) -> Measure:
 
 
 HEADLINE = (
-    Measure(
-        key="build",
-        title="Build",
-        what="Building the index of given keys",
-        step="build",
-        phase="total",
-        metric="wall_s",
-    ),
-    Measure(
-        key="build_index",
-        title="Index built",
-        what="Building the index of a table that has rows",
-        step="build_index",
-        phase="total",
-        metric="wall_s",
-    ),
+    time_of("build", "Build", "Building the index of given keys"),
+    time_of("build_index", "Index built", "Building the index of a table that has rows"),
     Measure(
         key="build_rate",
         title="Keys indexed",
@@ -125,14 +111,7 @@ HEADLINE = (
     time_of("null_columns", "Columns nulled", "Nulling columns by key"),
     time_of("delete", "Delete", "Deleting by key"),
     time_of("purge", "Purge", "Purging deleted keys"),
-    Measure(
-        key="lookup",
-        title="Lookup",
-        what="Lookup",
-        step="lookup",
-        phase="total",
-        metric="wall_s",
-    ),
+    time_of("lookup", "Lookup", "Lookup"),
     time_of("lookup_again", "Looked up again", "Looking the same keys up again"),
     time_of("lookup_few", "Lookup of few", "Lookup of few keys"),
     Measure(
@@ -143,14 +122,7 @@ HEADLINE = (
         phase="total",
         metric="keys_per_s",
     ),
-    Measure(
-        key="point_query",
-        title="Point query",
-        what="Point query",
-        step="point_query",
-        phase="total",
-        metric="wall_s",
-    ),
+    time_of("point_query", "Point query", "Point query"),
     # Engines beside Keymark's take one point query, those with Spark by a read of Spark's.
     Measure(
         key="point_query_spark",

@@ -209,6 +209,18 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
     )
 
 
+def load_ended(path: Path) -> Run:
+    """Load the run of a folder.
+
+    Raises:
+        ReportError: it is no run folder, or its run has not ended.
+    """
+    (run,) = load([path])
+    if run.record.is_running:
+        raise ReportError(f"{clean(path)} is not complete; `--resume` goes on with it")
+    return run
+
+
 def has_one_repetition(cells: Iterable[CellView]) -> bool:
     """Whether all values are of one repetition: then its rounds are what can be compared."""
     taken = {

@@ -107,11 +107,16 @@ def filled(whole: SummaryTable) -> SummaryTable:
 
 def headline(cells: Sequence[CellView]) -> SummaryTable:
     """The answer: what an index costs to write, to look up and to keep; of a job, its steps."""
+    return table(cells, headline_measures(cells))
+
+
+def headline_measures(cells: Sequence[CellView]) -> list[Measure]:
+    """What the answer shows; of a job, the times of its steps and its memory."""
     own = own_steps(cells)
     if not own:
-        return table(cells, list(measures_of(cells).values()))
+        return list(measures_of(cells).values())
     times = [time_of(step, clean(step, 40), f"Step {clean(step, 40)}") for step in own]
-    return table(cells, [*times, BY_KEY["memory"]])
+    return [*times, BY_KEY["memory"]]
 
 
 def own_steps(cells: Sequence[CellView]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,12 +24,10 @@ from keymark.reports.plan.formulas import REQUESTS, SHUFFLE_REST
 from keymark.reports.plan.observe import asked, engine_in, planned
 from keymark.reports.plan.predict import Estimate, farthest
 from keymark.reports.plan.score import (
-    AMONG,
     LOOKUP,
     SCORED,
-    common_place,
+    choices_in,
     estimate,
-    members_among,
     setting_of,
 )
 from keymark.reports.render.text import clean
@@ -104,15 +102,7 @@ class Ahead:
 
     def to_json(self) -> str:
         """The file."""
-        kept = {
-            "schema_version": self.schema_version,
-            "scenario": self.scenario,
-            "engine": self.engine,
-            "runs": list(self.runs),
-            "cells": [asdict(each) for each in self.cells],
-            "choices": [asdict(each) for each in self.choices],
-        }
-        return json.dumps(kept, indent=1, allow_nan=False) + "\n"
+        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
 
 
 def predict(calibration: Calibration, record: RunRecord) -> Ahead:
@@ -177,7 +167,7 @@ def workload(calibration: Calibration, record: RunRecord, cell: CellRecord) -> W
     files = max(float(tasks * at.partitions), files_for(at.rows, at.row_bytes, at.partitions))
     if calibration.model.known[cell.index].owns_layout:
         files = at.buckets
-    return planned(record, cell, files=files, row_bytes=calibration.row_bytes)
+    return replace(at, files=files)
 
 
 def _choices(calibration: Calibration, cells: Sequence[CellAhead]) -> list[ChoiceAhead]:
@@ -187,13 +177,9 @@ def _choices(calibration: Calibration, cells: Sequence[CellAhead]) -> list[Choic
     found = []
     for setting, alike in settings.items():
         places = {each.index: each.at for each in alike}
-        for among in AMONG:
-            members = members_among(among, calibration.model.known.values())
-            indexes = [index for index in places if index in members]
-            if len(indexes) > 1:
-                at = common_place(calibration.model, places)
-                made = choose(calibration, at, indexes).recommended
-                found.append(ChoiceAhead(setting=setting, among=among, recommended=made))
+        for among, at, indexes in choices_in(calibration.model, places):
+            made = choose(calibration, at, indexes).recommended
+            found.append(ChoiceAhead(setting=setting, among=among, recommended=made))
     return found
 
 

@@ -61,7 +61,7 @@ def plan(
     """Predict what each index costs for a table, and recommend one; or score predictions."""
     known = _calibration(engine, calibration_ or [], fit_rows)
     task = _Task(predict, score or (), predictions, constants=constants, as_json=as_json)
-    if task.is_done(known, save):
+    if task.do(known, save):
         return
     if records is None or batch is None:
         if save is None:
@@ -116,8 +116,8 @@ class _Task:
     constants: bool
     as_json: bool
 
-    def is_done(self, known: Calibration, save: Path | None) -> bool:
-        """Do it, and keep what there is to keep; False where nothing is asked but to keep it."""
+    def do(self, known: Calibration, save: Path | None) -> bool:
+        """Do it, and keep what there is to keep; whether that was all that was asked for."""
         if self.predictions and not self.score:
             raise ReportError("--predictions is for --score RUN, which it is compared with")
         if self.predict:

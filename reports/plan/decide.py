@@ -130,7 +130,7 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
 def _well_known(
     order: Sequence[str], costs: Mapping[str, Estimate], open_: Mapping[str, Untold]
 ) -> str | None:
-    """The first well known index, where the cheapest one may cost more for all that is known."""
+    """The cheapest well known index, if the cheapest of all is not, and may cost more than it."""
     cheapest = order[0]
     known = next((index for index in order if index not in open_), None)
     if cheapest not in open_ or known is None:

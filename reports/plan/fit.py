@@ -41,6 +41,8 @@ DRAWS = 60
 _SEED = 1
 _ROUNDS = 30
 _ORDINARY = 0.1
+_TOLD = 0.1
+"""Share of a cell that a constant's work must make up for the cell to tell it."""
 _LEAST = 1e-12
 _SCANNED = "rows"
 
@@ -172,7 +174,7 @@ def _limits(table: _Floats, measured: _Floats) -> _Floats:
     """By column, the constant with which an amount is a tenth of the cell where it weighs most."""
     heaviest: _Floats = (table / measured[:, None]).max(axis=0)
     found: _Floats = np.zeros_like(heaviest)
-    np.divide(_ORDINARY, heaviest, out=found, where=heaviest > 0)
+    np.divide(_TOLD, heaviest, out=found, where=heaviest > 0)
     return found
 
 

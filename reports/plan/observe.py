@@ -85,8 +85,10 @@ def observations(run: Run, engine: str = NATIVE) -> Iterator[Observation]:
     verified = [view for view in run.cells if view.verified]
     loads = [view for view in verified if view.values(LOAD, "total", "files_written")]
     for view in verified:
+        if view.engine != engine or view.cell not in listed:
+            continue
         load = _load_of(view, loads)
-        if view.engine != engine or view.cell not in listed or load is None:
+        if load is None:
             continue
         at = workload(run.record, listed[view.cell], load)
         if at is not None:
@@ -237,8 +239,9 @@ def _observed(
 def _load_of(view: CellView, loads: Sequence[CellView]) -> CellView | None:
     """The cell that has the numbers of the load that a cell's table began with.
 
-    It is the one of its own table with the smallest batch. A table that started from another one's
-    load, as only those do whose index leaves the files as they are, has that of the same rows.
+    It is the cell of its own table with which the load was timed. A table that started from another
+    one's load, as only those do whose index leaves the files as they are, has the load of the same
+    rows: of the same engine and variant, if there is one.
 
     Args:
         view: the cell.

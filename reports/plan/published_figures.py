@@ -19,7 +19,6 @@ from pydantic import TypeAdapter, ValidationError
 from keymark.harness.store.results import wrong_keys
 from keymark.harness.store.units import Unit
 from keymark.indexes.installed import specs
-from keymark.indexes.spec import IndexSpec
 from keymark.indexes.workload import Workload, files_for
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
@@ -153,11 +152,12 @@ def foresee(calibration: Calibration) -> Foresight:
 
 
 def _foretold(calibration: Calibration, figure: Figure) -> Foretold:
-    sides = [_indexed(), _plain()]
-    if figure.unit:
-        sides = sides[:1] if figure.with_index else sides[1:]
-    found = [_estimate(calibration, figure, index.name) for index in sides]
-    opened = [left_open(calibration, figure.quantities, index.name, figure.at) for index in sides]
+    sides = _sides(figure)
+    found = [
+        total([quantity(calibration, name, index, figure.at) for name in figure.quantities])
+        for index in sides
+    ]
+    opened = [left_open(calibration, figure.quantities, index, figure.at) for index in sides]
     estimate = None
     if all(each.value > 0 for each in found):
         widened = [
@@ -175,22 +175,20 @@ def _foretold(calibration: Calibration, figure: Figure) -> Foretold:
     )
 
 
-def _indexed() -> IndexSpec:
-    """The index whose tagging was published with the fewest bytes: the record index."""
-    return min(_published(), key=lambda spec: spec.published_shuffle)
+def _sides(figure: Figure) -> list[str]:
+    """The index that a figure is about; of a share the record index and global simple.
 
-
-def _plain() -> IndexSpec:
-    """The one that it was compared with: global simple."""
-    return max(_published(), key=lambda spec: spec.published_shuffle)
-
-
-def _published() -> list[IndexSpec]:
-    return [spec for spec in specs().values() if spec.published_shuffle]
-
-
-def _estimate(calibration: Calibration, figure: Figure, index: str) -> Estimate:
-    return total([quantity(calibration, name, index, figure.at) for name in figure.quantities])
+    Of the indexes whose shuffle was published the record index has the least, global simple the
+    most.
+    """
+    shuffles = {s.name: s.published_shuffle for s in specs().values() if s.published_shuffle}
+    indexed, plain = (
+        min(shuffles, key=shuffles.__getitem__),
+        max(shuffles, key=shuffles.__getitem__),
+    )
+    if not figure.unit:
+        return [indexed, plain]
+    return [indexed if figure.with_index else plain]
 
 
 def _share(one: Estimate, other: Estimate) -> Estimate:

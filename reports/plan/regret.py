@@ -115,7 +115,7 @@ def regrets(
         costs = _costs(calibration, workload(middle | place), indexes)
         best = _cheapest(costs)
         for index in costs:
-            regret = _more(costs, index)
+            regret = _more(costs, index, best)
             if index not in worst or regret > worst[index].worst:
                 worst[index] = Regret(index=index, worst=regret, at=place, better=best)
     changes = []
@@ -128,8 +128,8 @@ def regrets(
                 along=name,
                 low=low,
                 high=high,
-                low_regret=_more(at_low, high),
-                high_regret=_more(at_high, low),
+                low_regret=_more(at_low, high, low),
+                high_regret=_more(at_high, low, high),
             )
             changes.append(change)
     return Regrets(
@@ -155,9 +155,7 @@ def least_regretted(choice: Choice, over: Regrets | None, model: CostModel, at: 
     return replace(choice, recommended=best.index, why=why, options=options)
 
 
-def _costs(
-    calibration: Calibration, at: Workload, indexes: Sequence[str]
-) -> dict[str, tuple[float, float]]:
+def _costs(calibration: Calibration, at: Workload, indexes: Sequence[str]) -> _Costs:
     """Seconds that each index adds to a write, and those of the whole write."""
     at, _ = laid_out(calibration, at)
     costs = {}
@@ -171,7 +169,7 @@ def _cheapest(costs: _Costs) -> str:
     return min(costs, key=lambda index: costs[index][0])
 
 
-def _more(costs: _Costs, index: str) -> float:
+def _more(costs: _Costs, index: str, cheapest: str) -> float:
     """What an index costs more than the cheapest one, as a share of its write."""
     mine, whole = costs[index]
-    return (mine - costs[_cheapest(costs)][0]) / whole if whole else 0.0
+    return (mine - costs[cheapest][0]) / whole if whole else 0.0

@@ -15,7 +15,7 @@ from keymark.reports.plan.decide import Choice, Crossover
 from keymark.reports.plan.predict import PARTS, Estimate
 from keymark.reports.plan.price_list import REQUEST_KINDS, Machine
 from keymark.reports.plan.regret import Regrets
-from keymark.reports.plan.score import Off, Score, distance
+from keymark.reports.plan.score import AMONG, Off, Score, distance
 from keymark.reports.render.format_values import amount, digits
 
 _UNITS = frozenset(Unit)
@@ -206,7 +206,7 @@ def tied(choice: Choice) -> str:
 
 
 def remarks(made: Plan) -> list[str]:
-    """How little the index is of a write, if so, and the file groups of an index in shards."""
+    """How little of a write the index is, if so; its shards; what the calibration cannot tell."""
     said = []
     if made.index_share <= _LITTLE:
         share = f"{made.index_share:.0%}".replace("0%", "less than 1%")
@@ -271,7 +271,7 @@ def score_lines(made: Score) -> list[str]:
     low, high = made.factors
     told = f"{made.cells} cells, {made.outside} of them beyond the calibration"
     said = [f"{told} ({low:.1f} to {high:.1f} times), of {', '.join(made.engines)}"]
-    for among in ("global", "all"):
+    for among in AMONG:
         right, count, none = made.hits(among)
         if count + none:
             share = f" ({right / count:.0%})" if count else ""

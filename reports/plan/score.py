@@ -12,13 +12,12 @@ What is judged are the predictions of a calibration, or those that were written 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Protocol
 
 from keymark.harness.store.units import Unit
-from keymark.indexes.spec import IndexSpec
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
@@ -305,9 +304,20 @@ def setting_of(cell: str, index: str) -> str:
     return cell.replace(f"/{index}", "", 1)
 
 
-def members_among(among: str, known: Iterable[IndexSpec]) -> list[str]:
-    """The indexes that a choice is made among."""
-    return [spec.name for spec in known if spec.is_global or among == AMONG[1]]
+def choices_in(
+    model: CostModel, places: Mapping[str, Workload]
+) -> Iterator[tuple[str, Workload, list[str]]]:
+    """What a setting's index is chosen among: a word of AMONG, the workload, two indexes or more.
+
+    Args:
+        model: of the engine.
+        places: by index the workload of its cell.
+    """
+    at = common_place(model, places)
+    for among in AMONG:
+        indexes = [name for name in places if model.known[name].is_global or among == AMONG[1]]
+        if len(indexes) > 1:
+            yield among, at, indexes
 
 
 def common_place(model: CostModel, places: Mapping[str, Workload]) -> Workload:
@@ -333,13 +343,9 @@ def _choices(
             costs[each.index] = costs.get(each.index, 0.0) + each.value
             places.setdefault(setting, {})[each.index] = each.at
     for setting, costs in settings.items():
-        for among in AMONG:
-            members = members_among(among, calibration.model.known.values())
-            measured = {index: cost for index, cost in costs.items() if index in members}
-            if len(measured) < 2:
-                continue
-            at = common_place(calibration.model, places[setting])
-            made = predictor.recommended(setting, among, at, list(measured))
+        for among, at, indexes in choices_in(calibration.model, places[setting]):
+            measured = {index: costs[index] for index in indexes}
+            made = predictor.recommended(setting, among, at, indexes)
             best = min(measured, key=lambda index: measured[index])
             yield ScoredChoice(
                 setting=setting,

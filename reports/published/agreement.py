@@ -194,8 +194,7 @@ def _ratios(first: Run, second: Run, noise: float) -> Iterator[RatioPair]:
     both = [cell for cell in first.cells if cell.verified and cell.cell in there]
     for base, other in cell_pairs(both):
         data = f" on {words_of(base.data)}" if words_of(base.data) else ""
-        for column in tables.headline([base, other]).columns:
-            measure = column.measure
+        for measure in tables.headline_measures([base, other]):
             if measure.unit != Unit.SECONDS:
                 continue
             published = paired_ratio(measure.values(base), measure.values(other))[0]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from keymark.reports.render import svg
-from keymark.reports.render.charts import Drawing
+from keymark.reports.render.charts import Drawing, Lettering
+from keymark.reports.render.files import write
 from keymark.reports.render.grids import Grid
 
 
@@ -39,3 +42,11 @@ class Chart:
 def chart(key: str, title: str, label: str, drawing: Drawing, numbers: Grid) -> Chart:
     """Make a chart fit for a page; `key` must be unique on it."""
     return Chart(key=key, title=title, label=label, drawing=drawing, grid=numbers)
+
+
+def write_charts(folder: Path, charts: Iterable[Chart], lettering: Lettering) -> None:
+    """Write charts as SVG and PNG into a folder that `make_folder` made."""
+    for chart in charts:
+        svg_file, png_file = chart.drawing.alone(lettering)
+        write(folder / f"{chart.key}.svg", svg_file)
+        write(folder / f"{chart.key}.png", png_file)

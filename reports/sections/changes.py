@@ -17,10 +17,13 @@ from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import LONGEST_LIST
 from keymark.reports.render.text import NOTHING, clean, listed
-from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
-
-LEAST_CHANGE = 0.01
-"""Share from which a counter has changed: instants and file ids alter sizes by less."""
+from keymark.reports.stats.statistics import (
+    LEAST_CHANGE,
+    Summary,
+    is_shown,
+    paired_ratio,
+    summarize,
+)
 
 _STEPS = {
     "bulk_insert": "a load",

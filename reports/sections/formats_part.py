@@ -161,7 +161,7 @@ def _limit(found: Limit) -> Answer:
     words = found.cell.ended.rstrip(".")
     if found.largest:
         words += f"; the largest size at which it took all steps is {found.largest:,} rows"
-    elif found.is_of_sizes:
+    elif found.cell.data.rows:  # they are told where tables of several sizes were measured
         words += "; there is no smaller size at which it took all steps"
     return Answer(topic=found.cell.label, words=f"{words}.")
 

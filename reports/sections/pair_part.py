@@ -19,8 +19,7 @@ from keymark.reports.render import export
 from keymark.reports.render.grids import Grid, Row, ratio_entry, ratio_words
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean, listed
-from keymark.reports.sections.changes import LEAST_CHANGE
-from keymark.reports.stats.statistics import Summary, is_shown
+from keymark.reports.stats.statistics import LEAST_CHANGE, Summary, is_shown
 
 _REQUESTS = tuple(name for name in METRICS if name.endswith("_requests"))
 

@@ -19,7 +19,7 @@ from keymark.reports.history.headline_chart import headline_charts, lettering
 from keymark.reports.history.headlines import HeadlineHistory, WorkHistory, read_all
 from keymark.reports.published.check import Checked, check
 from keymark.reports.render.charts import Lettering
-from keymark.reports.render.figures import Chart
+from keymark.reports.render.figures import Chart, write_charts
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.text import clean
 from keymark.reports.sections import page
@@ -132,7 +132,8 @@ def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHis
     make_folder(out / "charts", out)
     for each in maps:
         runs = ", ".join(clean(name, 80) for name in each.runs)
-        _write_chart(out, each.chart, Lettering(source=f"Source: Keymark, runs {runs}"))
+        source = Lettering(source=f"Source: Keymark, runs {runs}")
+        write_charts(out / "charts", [each.chart], source)
     shared: dict[str, Any] = {"pages": PAGES, "up": "", "css": page.style()}
     shared |= {"color": installed.color_of, "entries": entries, "feeds": (CSV, PARQUET)}
     answers = [(question, _answers(question, entries)) for question in QUESTIONS]
@@ -156,12 +157,6 @@ def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHis
     write(out / "method.html", method)
 
 
-def _write_chart(out: Path, chart: Chart, lettering: Lettering) -> None:
-    svg, png = chart.drawing.alone(lettering)
-    write(out / "charts" / f"{chart.key}.svg", svg)
-    write(out / "charts" / f"{chart.key}.png", png)
-
-
 def _drawn(
     out: Path, works: Sequence[WorkHistory]
 ) -> list[tuple[WorkHistory, list[tuple[HeadlineHistory, Chart, Markup]]]]:
@@ -170,8 +165,8 @@ def _drawn(
     for work, charts in headline_charts(works):
         shown = []
         for headline, chart in charts:
-            _write_chart(out, chart, lettering(work))
-            inline = chart.inline()
+            write_charts(out / "charts", [chart], lettering(work))
+            inline = chart.inline() if size <= _MOST_PICTURES else ""
             size += len(inline.encode())
             picture = Markup(inline if size <= _MOST_PICTURES else "")  # noqa: S704 - our own
             shown.append((headline, chart, picture))

@@ -13,10 +13,7 @@ from keymark.reports.render.figures import Chart
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.text import clean, listed
 from keymark.reports.site.multiples import Multiple, MultiplesRow, multiples_chart
-from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio
-
-_SAME = 0.01
-"""Share below which counters count as equal: instants and file ids alter sizes by less."""
+from keymark.reports.stats.statistics import LEAST_CHANGE, Summary, is_shown, paired_ratio
 
 
 def release_charts(run: Run) -> Iterator[tuple[Chart, str]]:
@@ -41,8 +38,7 @@ def release_charts(run: Run) -> Iterator[tuple[Chart, str]]:
 
 
 def _rows(first: CellView, later: Sequence[CellView]) -> Iterator[MultiplesRow]:
-    for column in tables.headline([first, *later]).columns:
-        measure = column.measure
+    for measure in tables.headline_measures([first, *later]):
         base, found = measure.values(first), []
         for cell in later:
             values = measure.values(cell)
@@ -64,8 +60,7 @@ def _finding(first: CellView, last: CellView) -> str:
     more: list[str] = []
     less: list[str] = []
     same = 0
-    for column in tables.headline([first, last]).columns:
-        measure = column.measure
+    for measure in tables.headline_measures([first, last]):
         ratio = paired_ratio(measure.values(first), measure.values(last))[0]
         if ratio is None:
             continue
@@ -86,4 +81,4 @@ def _differs(ratio: Summary, metric: str, noise: float) -> bool:
     known = METRICS[metric]
     if not known.counter:
         return is_shown(ratio, noise)
-    return abs(ratio.median - 1) > max(known.tolerance, _SAME)
+    return abs(ratio.median - 1) > max(known.tolerance, LEAST_CHANGE)

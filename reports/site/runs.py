@@ -14,7 +14,7 @@ from keymark.reports.model.which_index import FEWEST
 from keymark.reports.model.winners import MAPPED, Winner, winners
 from keymark.reports.published.provenance import Provenance
 from keymark.reports.render import export
-from keymark.reports.render.figures import Chart
+from keymark.reports.render.figures import Chart, write_charts
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import digits, times
 from keymark.reports.render.prose import Answer
@@ -112,10 +112,7 @@ def _write(out: Path, drawn: _DrawnRun, entry: RunEntry) -> None:
     make_folder(folder / "charts", out)
     lettering = facts.lettering([run])
     lettering = replace(lettering, source=f"{lettering.source}; {entry.label}")
-    for chart in drawn.charts:
-        svg, png = chart.drawing.alone(lettering)
-        write(folder / "charts" / f"{chart.key}.svg", svg)
-        write(folder / "charts" / f"{chart.key}.png", png)
+    write_charts(folder / "charts", drawn.charts, lettering)
     samples = export.samples_csv([run])
     write(folder / "samples.csv", samples)
     write(folder / "index.html", _page(drawn, entry, samples))

@@ -21,6 +21,9 @@ CONFIDENCE = 0.95
 REPETITIONS_MIN = 3
 """Below so many values nothing is shown: their spread says too little."""
 
+LEAST_CHANGE = 0.01
+"""Share from which a counter has changed: instants and file ids alter sizes by less."""
+
 # From how many values on two groups are looked for, how many times as wide as a group the gap
 # between them is, and the share of the value below it: chance makes less than 1 in 100 so.
 _GROUPED = 8
