@@ -16,6 +16,7 @@ from keymark.harness.run.context import RunContext
 from keymark.harness.run.runner import Runner
 from keymark.harness.run.workload import steps
 from keymark.harness.scenario.matrix import Schedule
+from keymark.harness.store.results import Sample
 
 FILE_ID = "11111111-0"
 # A scenario so small that real engines take seconds for it.
@@ -364,4 +365,25 @@ def context(work: Path, *, table=HonestTable, source=None) -> RunContext:
         work=work,
         source=source,
         clock=Ticks(),
+    )
+
+
+def time_of(engine, index, phase="total") -> Sample:
+    """A second of an upsert."""
+    return Sample(
+        run_id="r",
+        cell=f"{engine}/{index}",
+        engine=engine,
+        index=index,
+        step="upsert_1",
+        round=1,
+        repetition=0,
+        warmup=False,
+        phase=phase,
+        metric="wall_s",
+        unit="s",
+        value=1.0,
+        verified=True,
+        valid=True,
+        reason="",
     )

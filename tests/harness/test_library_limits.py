@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
-from harness_fakes import FakeEngine, HonestTable, Taker, context
+from harness_fakes import FakeEngine, HonestTable, Taker, context, time_of
 
 from keymark.harness.engines.libraries import process as library_process
 from keymark.harness.engines.libraries.names import LibraryName
@@ -15,7 +15,6 @@ from keymark.harness.measure import counters
 from keymark.harness.measure.event_log import StepCounters
 from keymark.harness.run import cell as cells
 from keymark.harness.scenario import matrix, scenario
-from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
 
 SETS = (
@@ -148,30 +147,12 @@ def test_what_a_process_may_hold_and_use_is_the_scenarios(tmp_path):
     assert issubclass(LimitError, CellError)
 
 
-def sample(engine, phase):
-    return Sample(
-        run_id="r",
-        cell=f"{engine}/merge",
-        engine=engine,
-        index="merge",
-        step="upsert_1",
-        round=1,
-        repetition=0,
-        warmup=False,
-        phase=phase,
-        metric="wall_s",
-        unit="s",
-        value=1.0,
-        verified=True,
-        valid=True,
-        reason="",
-    )
-
-
 def test_an_engine_without_spark_has_no_counters_and_keeps_its_phases():
-    times = [sample("deltalake@1.6.6", phase) for phase in ("tag", "total")]
+    times = [time_of("deltalake@1.6.6", "merge", phase) for phase in ("tag", "total")]
     logged = {counters.label_of(times[0]): StepCounters()}
     assert list(counters.counter_samples(times, logged)) == []
     torn = counters.unfinished(times)
     assert not any(map(torn, times))
-    assert counters.unfinished([sample("hudi@1.2.0", "tag")])(sample("hudi@1.2.0", "tag"))
+    assert counters.unfinished([time_of("hudi@1.2.0", "merge", "tag")])(
+        time_of("hudi@1.2.0", "merge", "tag")
+    )

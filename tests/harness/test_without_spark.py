@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from harness_fakes import SMALL
+from harness_fakes import SMALL, time_of
 
 from keymark.datasets.generate.digest import RowsDigest
 from keymark.harness.engines import WITHOUT_SPARK, is_native, is_without_spark
@@ -21,7 +21,6 @@ from keymark.harness.measure.counters import counter_samples
 from keymark.harness.measure.environment import synced
 from keymark.harness.run import notes
 from keymark.harness.scenario import scenario
-from keymark.harness.store.results import Sample
 from keymark.harness.tables.table_folders import LocalTables
 from keymark.table.index.protocol import LookupStats
 from keymark.table.properties.options import EVENT_TIME_PAYLOAD, PAYLOAD_CLASS
@@ -107,24 +106,7 @@ def test_it_is_keymark_without_a_session_and_without_counters():
     asked = scenario.load("ci", overrides={"engines": ["native", WITHOUT_SPARK]})
     (told,) = (note for note in notes.notes(asked, {}) if note.startswith("Without Spark"))
     assert told.endswith(f": {WITHOUT_SPARK}.")
-    times = Sample(
-        run_id="r",
-        cell=f"{WITHOUT_SPARK}/record",
-        engine=WITHOUT_SPARK,
-        index="record",
-        step="upsert_1",
-        round=1,
-        repetition=0,
-        warmup=False,
-        phase="total",
-        metric="wall_s",
-        unit="s",
-        value=1.0,
-        verified=True,
-        valid=True,
-        reason="",
-    )
-    assert list(counter_samples([times], {})) == []
+    assert list(counter_samples([time_of(WITHOUT_SPARK, "record")], {})) == []
 
 
 OWN = f"""

@@ -291,13 +291,13 @@ def alone(table: Path, to: Path) -> dict[str, float]:
             for page in pages:
                 inflate(body.data[page.page : page.end], page.uncompressed, (body.name, 0))
 
-        spent, _ = timed(inflate_all)
-        took["inflate"] += spent
+        inflating, _ = timed(inflate_all)
+        took["inflate"] += inflating
         names = [field.name for field in pq.read_schema(path)]
         some = SomePages(body, pages, range(len(starts)))
         spent, rows = timed(lambda some=some, names=names: some.read(names))
         # Reading inflates as well.
-        took["decode"] += max(0.0, spent - took_of(inflate_all))
+        took["decode"] += max(0.0, spent - inflating)
         options = BaseFileOptions(codec="uncompressed", page_rows=PAGE_ROWS)
         spent, plain = timed(
             lambda rows=rows, options=options: encode(rows, [rows.num_rows], options)
@@ -309,11 +309,6 @@ def alone(table: Path, to: Path) -> dict[str, float]:
         took["write and sync"] += spent
     shutil.rmtree(to)
     return dict(took)
-
-
-def took_of(work: Callable[[], Any]) -> float:
-    """Seconds that it takes, the least of three."""
-    return timed(work)[0]
 
 
 def write_synced(path: Path, data: memoryview) -> None:

@@ -9,6 +9,7 @@ from synthetic_plan import plan_run
 from synthetic_runs import quickstart
 
 from keymark import cli as run_bench
+from keymark.reports.plan import calibration
 from keymark.reports.publish import publish
 
 
@@ -27,6 +28,12 @@ def fitted(tmp_path_factory):
     path = folder / "fit.json"
     assert run_bench.main(["plan", "--calibration", str(run), "--save", str(path)]) == 0
     return {"fit": path, "run": run, "other": other}
+
+
+@pytest.fixture(scope="module")
+def known(fitted):
+    """The saved fit, read again."""
+    return calibration.load(fitted["fit"])
 
 
 @pytest.fixture(scope="session")

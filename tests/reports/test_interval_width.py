@@ -53,11 +53,11 @@ def test_sides_of_a_job_are_one_pair_and_other_data_none(tmp_path):
     assert pairs(cells_of(tmp_path / "b", "native/record")) == set()
 
 
-def timed(name, values, *, step="upsert_1", first=0):
+def timed(name, values, *, step="upsert_1"):
     index = name.split("/")[1]
     return [
         sample(cell=name, index=index, step=step, repetition=number, value=value)
-        for number, value in enumerate(values, start=first)
+        for number, value in enumerate(values)
     ]
 
 

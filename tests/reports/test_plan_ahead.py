@@ -21,11 +21,6 @@ from keymark.reports.plan.score import score, with_errors
 
 
 @pytest.fixture(scope="module")
-def known(fitted):
-    return calibration.load(fitted["fit"])
-
-
-@pytest.fixture(scope="module")
 def held(fitted):
     return load_runs([fitted["other"]])
 

@@ -11,7 +11,7 @@ from plan_cases import plan
 
 from keymark.harness.scenario import scenario
 from keymark.indexes.workload import Workload
-from keymark.reports.plan import calibration, fit
+from keymark.reports.plan import fit
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
 from keymark.reports.plan.decide import choose
@@ -22,11 +22,6 @@ from keymark.reports.plan.untold import untold
 AT = Workload(rows=1e6, batch=8_000, files=1_000, partitions=10, shards=4, local_bytes=0.0)
 PAIRS = 8_000 * 1_000 / 2
 """Pairs of a key and a file there, for each core."""
-
-
-@pytest.fixture(scope="module")
-def known(fitted):
-    return calibration.load(fitted["fit"])
 
 
 def with_constant(known, amount, *, value, limit):
