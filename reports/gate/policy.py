@@ -50,7 +50,12 @@ The names lie in every entry of a record index: of 18 loads of equal rows, three
 than the others, by up to 3.9 %. The harness names files from a seed; then none of this is let pass.
 """
 _TOTAL_CHANCE = 0.009
+"""The same for all bytes of a table, and for bytes that Spark shuffles.
+
+Hudi shuffles the place of each record: two runs of one upsert of 300 rows differed by 0.22 %.
+"""
 _INDEX_BYTES = ("index_bytes", "bytes_per_key")
+_SHUFFLED = ("shuffle_write_bytes", "shuffle_read_bytes")
 
 _GLOB = frozenset("*?[")
 
@@ -168,7 +173,8 @@ def _counter_tolerance(key: Key, *, native: bool, seeded: bool) -> float:
         return METRICS[key.metric].tolerance
     if key.metric in _INDEX_BYTES or (key.metric, key.phase) == ("bytes_written", "index"):
         return CHANCE
-    if (key.metric, key.phase) in (("bytes_written", "total"), ("table_bytes", "total")):
+    of_table = (key.metric, key.phase) in (("bytes_written", "total"), ("table_bytes", "total"))
+    if of_table or key.metric in _SHUFFLED:
         return _TOTAL_CHANCE
     return METRICS[key.metric].tolerance
 

@@ -16,6 +16,7 @@ from keymark.indexes.record import index
 from keymark.indexes.shared.damage import WARNED
 from keymark.table.cli import app
 from keymark.table.errors import DuplicateKeyError, InvalidOptionError, TableWarning
+from keymark.table.index.protocol import spec_of
 from keymark.table.properties.options import RECORD_HASHES
 from keymark.table.values.indexed import Indexed
 
@@ -142,6 +143,14 @@ def test_a_drop_and_another_index_give_them_up(table):
     assert f"delete the {NAME} index" in steps
     assert (runs_of(table), RECORD_HASHES in table.config.properties) == ([], False)
     assert table.check().ok
+
+
+def test_another_option_of_the_record_index_keeps_them(table):
+    moves = {spec_of("record").move_option: "true"}
+    assert table.use_index("record", moves).steps
+    assert table.config.properties[RECORD_HASHES] == "true"
+    table.upsert(batch(["a1", "new"], "a", ts=2))
+    assert_exact(table)
 
 
 def test_only_beside_a_record_index(tmp_path):

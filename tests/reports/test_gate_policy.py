@@ -43,6 +43,13 @@ def test_bytes_of_a_record_index_make_room_for_the_chance_in_random_names():
         assert found == expected
 
 
+def test_shuffled_bytes_hold_random_names_of_files():
+    for name in ("shuffle_write_bytes", "shuffle_read_bytes"):
+        shuffled = TAG._replace(metric=name)
+        assert Policy().demand(shuffled).tolerance == 0.001
+        assert Policy().demand(shuffled, seeded=False).tolerance == 0.009
+
+
 def test_what_varies_in_hudi_is_advisory_there():
     assert Policy().demand(TASKS).level is Level.REQUIRED
     assert Policy().demand(TASKS, native=False).level is Level.ADVISORY

@@ -129,7 +129,9 @@ class Switcher:
             values.build_keys(spec_of(after).key_runs)
         with lease.fenced():
             config = load_config(storage)
-            gone = (*index_properties(), RECORD_HASHES)
+            gone = set(index_properties())
+            if self.before != after:
+                gone.add(RECORD_HASHES)
             kept = {name: v for name, v in config.properties.items() if name not in gone}
             save_config(storage, {**kept, **self._facts(state, after)})
         if self._loses_key_runs(state, after):
