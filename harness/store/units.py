@@ -65,6 +65,9 @@ def _count(name: str, title: str, better: Better = Better.LOWER) -> Metric:
     return Metric(name=name, unit=Unit.COUNT, better=better, title=title)
 
 
+REQUEST_COUNTS = {f"{kind}_requests": f"{kind.upper()} requests" for kind in Request}
+"""The counters of requests to an object store, each with its title."""
+
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -103,7 +106,7 @@ METRICS: dict[str, Metric] = {
             tolerance=0.25,
             title="bytes spilled to disk",
         ),
-        *(_count(f"{kind}_requests", f"{kind.upper()} requests") for kind in Request),
+        *(_count(name, title) for name, title in REQUEST_COUNTS.items()),
         _count("files_read", "base files read"),
         _count("files_written", "base files written"),
         *(

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from keymark.harness.engines import format_name, is_native, library_name
-from keymark.harness.store.units import METRICS, Unit
+from keymark.harness.store.units import METRICS, REQUEST_COUNTS, Unit
 from keymark.reports.model.measures import LAST, PHASES, Measure, measures_of
 from keymark.reports.model.projection import UPSERT, CellView, Trial, has_one_repetition
 from keymark.reports.stats.statistics import (
@@ -40,10 +40,9 @@ COMPACTION = "compact_rows"
 REQUESTS = "requests"
 """Stands for the sum of a step's requests to an object store, of all kinds."""
 
-_KINDS = tuple(name for name in METRICS if name.endswith("_requests"))
 _COUNTERS = (
     *("rows_written", "bytes_written", "files_written", "files_read", "input_bytes"),
-    *("shuffle_write_bytes", *_KINDS, "tasks"),
+    *("shuffle_write_bytes", *REQUEST_COUNTS, "tasks"),
 )
 """What is written and read comes first: tasks and shuffles follow from it."""
 
@@ -104,7 +103,7 @@ class Question:
             }
         if self.metric != REQUESTS:
             return self.counted(cell, self.metric)
-        kinds = [values for name in _KINDS if (values := self.counted(cell, name))]
+        kinds = [values for name in REQUEST_COUNTS if (values := self.counted(cell, name))]
         complete = set.intersection(*map(set, kinds)) if kinds else set()
         return {trial: sum(each[trial] for each in kinds) for trial in sorted(complete)}
 
@@ -121,7 +120,9 @@ class Question:
     def parts(self, cell: CellView) -> dict[str, float]:
         """Medians of what an answer is made of, by name; what was removed is below 0."""
         if self.metric == REQUESTS:
-            return _medians({METRICS[name].title: self.counted(cell, name) for name in _KINDS})
+            return _medians(
+                {what: self.counted(cell, name) for name, what in REQUEST_COUNTS.items()}
+            )
         if self.step == LAST:
             return _stored_parts(cell)
         if self.step == UPSERT:

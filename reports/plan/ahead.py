@@ -16,11 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from keymark.harness.store.results import wrong_keys
 from keymark.harness.store.run_record import CellRecord, RunRecord
+from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.indexes.workload import Workload, files_for
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import REQUESTS, SHUFFLE_REST
+from keymark.reports.plan.formulas import SHUFFLE_REST
 from keymark.reports.plan.observe import asked, engine_in, planned
 from keymark.reports.plan.predict import Estimate, farthest
 from keymark.reports.plan.score import (
@@ -32,7 +33,7 @@ from keymark.reports.plan.score import (
 )
 from keymark.reports.render.text import clean
 
-_SOMETIMES = (*REQUESTS, SHUFFLE_REST)
+_SOMETIMES = (*REQUEST_COUNTS, SHUFFLE_REST)
 """What is predicted where it was calibrated, and else left out."""
 
 

@@ -19,14 +19,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from keymark.harness.engines import hudi_version
-from keymark.harness.store.units import Unit
+from keymark.harness.store.units import REQUEST_COUNTS, Unit
 from keymark.indexes.installed import specs
 from keymark.indexes.shared.cost import every_file
 from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
 from keymark.indexes.workload import Workload, rewritten, touched
 
-REQUESTS = (*("get_requests", "head_requests", "list_requests", "put_requests", "delete_requests"),)
-"""Requests of a write to a store, as metrics are named."""
 POINT_QUERY = "point_query"
 POINT_QUERIES = (POINT_QUERY, "point_query_spark")
 """One record read by its key, as steps are named: as an engine's user reads it, and by Spark where
@@ -39,7 +37,7 @@ QUANTITIES = (
     *("tag", "lookup", "index", "write", "around", "shuffle", SHUFFLE_REST),
     *("index_bytes", "bootstrap"),
     *POINT_QUERIES,
-    *REQUESTS,
+    *REQUEST_COUNTS,
 )
 """What is predicted of an index, in the order of the equations."""
 IN_BYTES = ("shuffle", SHUFFLE_REST, "index_bytes")
@@ -232,7 +230,7 @@ def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | Non
     if quantity in POINT_QUERIES:
         own = cost.equations.get(POINT_QUERY, _OPENED)
         return replace(own, name=own.name.replace(POINT_QUERY, quantity, 1))
-    if quantity in REQUESTS:
+    if quantity in REQUEST_COUNTS:
         return Equation(f"{quantity}/{spec.name}", lambda at, _mode: _requested(cost, at))
     return cost.equations.get(quantity)
 
@@ -256,7 +254,7 @@ def _sharing(of_hudi: bool) -> Mapping[str, tuple[str, ...]]:  # noqa: FBT001
 
 def unit_of(quantity: str) -> Unit:
     """The base unit of a quantity."""
-    if quantity in REQUESTS:
+    if quantity in REQUEST_COUNTS:
         return Unit.COUNT
     return Unit.BYTES if quantity in IN_BYTES else Unit.SECONDS
 

@@ -15,13 +15,13 @@ from statistics import median
 
 from keymark.harness.engines import NATIVE, hudi_version
 from keymark.harness.store.run_record import CellRecord, RunRecord
+from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.indexes.spec import Amounts
 from keymark.indexes.workload import BLOCK_BYTES, FILTER_BYTES, LOCAL_BYTES, Workload
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.plan.formulas import (
     IN_BYTES,
     POINT_QUERIES,
-    REQUESTS,
     SHUFFLE_REST,
     WHOLE,
     CostModel,
@@ -169,7 +169,7 @@ def _of_cell(
         "around": rest,
         WHOLE: phases["total"],
         "shuffle": tagged,
-        **{kind: view.values(STEP, "total", kind) for kind in REQUESTS},
+        **{kind: view.values(STEP, "total", kind) for kind in REQUEST_COUNTS},
     }
     if model.of_hudi:
         rest_of = {trial: whole - tagged.get(trial, 0.0) for trial, whole in shuffled.items()}

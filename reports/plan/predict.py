@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from keymark.harness.store.units import Unit
+from keymark.harness.store.units import REQUEST_COUNTS, Unit
 from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration, FittedEquation, SeenError
-from keymark.reports.plan.formulas import POINT_QUERIES, REQUESTS, SHUFFLE_REST, other
+from keymark.reports.plan.formulas import POINT_QUERIES, SHUFFLE_REST, other
 
 _COVERED = 0.95
 _WIDER = 0.5
@@ -63,8 +63,7 @@ class Prediction:
         index: its name.
         metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes` (of tagging),
             `write_shuffle_bytes` (of all of a write), `index_bytes`, `memory_bytes`, `bootstrap_s`,
-            `point_query_s`, `point_query_spark_s`, `cost_month`, and those of `REQUESTS`, of a
-            write.
+            `point_query_s`, `point_query_spark_s`, `cost_month`, and `REQUEST_COUNTS` of a write.
         unit: base unit; of money the currency.
         estimate: value and range.
         extrapolated: the workload is outside of what was calibrated.
@@ -99,9 +98,14 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
             **({"memory_bytes": _exact(memory(at))} if memory else {}),
             "bootstrap_s": quantity(calibration, "bootstrap", index, at),
             **{
-                kind if kind in REQUESTS else f"{kind}_s": quantity(calibration, kind, index, at)
-                for kind in (*POINT_QUERIES, *REQUESTS)
+                f"{kind}_s": quantity(calibration, kind, index, at)
+                for kind in POINT_QUERIES
                 if _has(calibration, kind)
+            },
+            **{
+                name: quantity(calibration, name, index, at)
+                for name in REQUEST_COUNTS
+                if _has(calibration, name)
             },
         }
         made += [
@@ -123,7 +127,7 @@ def _has(calibration: Calibration, name: str) -> bool:
 
 
 def _unit(metric: str) -> Unit:
-    if metric in REQUESTS:
+    if metric in REQUEST_COUNTS:
         return Unit.COUNT
     return Unit.BYTES if metric.endswith("_bytes") else Unit.SECONDS
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from keymark.harness.engines import NATIVE, hudi_name
-from keymark.harness.store.units import Unit
+from keymark.harness.store.units import REQUEST_COUNTS, Unit
 from keymark.reports.plan.answer import Plan, counted, quotes, unpriced
 from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.constants import constants
@@ -38,11 +38,7 @@ COLUMNS = (
     ("bootstrap_s", "to build"),
     ("point_query_s", "one record"),
     ("point_query_spark_s", "one record by Spark"),
-    ("get_requests", "GET"),
-    ("head_requests", "HEAD"),
-    ("list_requests", "LIST"),
-    ("put_requests", "PUT"),
-    ("delete_requests", "DELETE"),
+    *((name, title.removesuffix(" requests")) for name, title in REQUEST_COUNTS.items()),
     ("cost_month", "cost a month"),
 )
 

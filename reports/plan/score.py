@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Protocol
 
-from keymark.harness.store.units import Unit
+from keymark.harness.store.units import REQUEST_COUNTS, Unit
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
@@ -25,7 +25,6 @@ from keymark.reports.plan.calibration import Calibration, SeenError
 from keymark.reports.plan.decide import choose
 from keymark.reports.plan.formulas import (
     POINT_QUERIES,
-    REQUESTS,
     SHUFFLE_REST,
     WHOLE,
     CostModel,
@@ -40,7 +39,7 @@ SCORED = (
     *("tag", "shuffle", SHUFFLE_REST, "index", "write", "around", WHOLE),
     *("index_bytes", "bootstrap", LOOKUP),
     *POINT_QUERIES,
-    *REQUESTS,
+    *REQUEST_COUNTS,
 )
 AMONG = ("global", "all")
 """What a choice is made among: the indexes that are right for any table, or all."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keymark.harness.store.units import METRICS
+from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.reports.model.measures import BY_KEY, LAST, Measure
 from keymark.reports.model.projection import UPSERT, CellView
 from keymark.reports.render.format_values import amount, times
@@ -40,9 +40,7 @@ _COUNTED = {
     "bytes_written": "Bytes written by",
     "files_written": "Base files written by",
     "files_read": "Base files read by",
-    **{
-        name: f"{metric.title} of" for name, metric in METRICS.items() if name.endswith("_requests")
-    },
+    **{name: f"{title} of" for name, title in REQUEST_COUNTS.items()},
 }
 
 

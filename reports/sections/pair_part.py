@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keymark.harness.store.units import METRICS
+from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.reports.model.data_points import leading
 from keymark.reports.model.measures import BY_KEY, Measure
 from keymark.reports.model.projection import UPSERT, CellView, Run, Trial
@@ -20,8 +20,6 @@ from keymark.reports.render.grids import Grid, Row, ratio_entry, ratio_words
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean, listed
 from keymark.reports.stats.statistics import LEAST_CHANGE, Summary, is_shown
-
-_REQUESTS = tuple(name for name in METRICS if name.endswith("_requests"))
 
 
 class Requests(Measure):
@@ -37,13 +35,13 @@ class Requests(Measure):
             what=title,
             step=step,
             phase="total",
-            metric=_REQUESTS[0],
+            metric=next(iter(REQUEST_COUNTS)),
         )
 
     def values(self, cell: CellView) -> dict[Trial, float]:
         """By trial; none of tables on a disk."""
         found: dict[Trial, float] = {}
-        for kind in _REQUESTS:
+        for kind in REQUEST_COUNTS:
             for trial, count in cell.values(self.step, self.phase, kind).items():
                 found[trial] = found.get(trial, 0.0) + count
         return found

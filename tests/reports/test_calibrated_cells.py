@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from keymark.harness.scenario.planned import planned
+from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.reports.plan.ahead import workload
-from keymark.reports.plan.formulas import HUDI, KEYMARK, QUANTITIES, REQUESTS
+from keymark.reports.plan.formulas import HUDI, KEYMARK, QUANTITIES
 from keymark.reports.plan.observe import asked
 
 WORST = 10.0
@@ -26,7 +27,7 @@ def kinds_of_work(name, model):
         for quantity in QUANTITIES:
             here = asked(record, at) if quantity == "lookup" else at
             equation = model.equation_of(quantity, cell.index, here)
-            if equation is None or quantity in REQUESTS:
+            if equation is None or quantity in REQUEST_COUNTS:
                 continue
             mode = model.mode_of(quantity, cell.index, here)
             work = model.amounts(quantity, cell.index, here, mode)
@@ -49,9 +50,10 @@ def test_no_constant_can_stand_in_for_another(name, model):
 
 @pytest.mark.parametrize(("name", "model"), [("calibrate", KEYMARK), ("calibrate_hudi", HUDI)])
 def test_every_equation_has_cells(name, model):
+    requests = tuple(REQUEST_COUNTS)
     asked_for = {
         equation.name
         for index, equation in model.equations()
-        if index in planned(name).scenario.indexes and not equation.name.startswith(REQUESTS)
+        if index in planned(name).scenario.indexes and not equation.name.startswith(requests)
     }
     assert asked_for == set(kinds_of_work(name, model))

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.indexes.bloom import cost as bloom_cost
 from keymark.indexes.record import cost as record
 from keymark.indexes.spec import TASKS, THREADS
 from keymark.indexes.workload import FILTER_BYTES, Workload, files_for, rewritten, touched
 from keymark.reports.plan.decide import options_of
-from keymark.reports.plan.formulas import HUDI, KEYMARK, POINT_QUERIES, QUANTITIES, REQUESTS
+from keymark.reports.plan.formulas import HUDI, KEYMARK, POINT_QUERIES, QUANTITIES
 from keymark.table.index.protocol import index_name
 
 amounts, mode_of, name_of = KEYMARK.amounts, KEYMARK.mode_of, KEYMARK.name_of
@@ -260,7 +261,7 @@ def test_amounts_are_finite_and_not_negative(at, work):
 def test_a_larger_table_is_never_less_work(at, work, factor):
     less, more = amounts_of(work, at), amounts_of(work, replace(at, rows=at.rows * factor))
     for amount, value in less.items():
-        if work[1] in ("write", *REQUESTS) or (work[0].of_hudi and work[1] == "index"):
+        if work[1] in ("write", *REQUEST_COUNTS) or (work[0].of_hudi and work[1] == "index"):
             continue  # full files take no new rows, so that fewer are rewritten
         assert more[amount] >= value * (1 - 1e-9)
 
