@@ -5,8 +5,9 @@ run: other processes, a throttled processor, a busy disk. It runs between trials
 engine works, and is left out where it would cost more than a hundredth of the run so far.
 
 A beat is one such load: SHA-256 over a fixed buffer in a thread for each core of the run, until
-the last one is done (hashing holds no interpreter lock), then a small file written and synced,
-then a page of memory after the other that the process never had. The last is what every new process
+the last one is done (hashing holds no interpreter lock), `HASHINGS` times, of which the median
+counts; then a small file written and synced, then a page of memory after the other that the
+process never had. The last is what every new process
 pays, the workers of Spark's Python tasks among them; on a virtual machine its price can double
 while the processor is as fast as ever.
 """
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -33,6 +35,15 @@ COST = 0.01
 FIRST = 3
 """Beats that every run takes, however short it is."""
 
+HASHINGS = 15
+"""Hashings of a beat.
+
+Spark's processes collect garbage for up to 0.3 s when a trial has ended. With five of them on two
+cores, single hashings of 9 ms varied by 69 % on a machine that did nothing else; their medians do
+not see that.
+"""
+
+_PAUSE_S = 0.02
 _BUFFER = bytes(range(256)) * (64 << 10)
 _BLOCK = _BUFFER[: 1 << 20]
 _FRESH = 16 << 20
@@ -54,13 +65,20 @@ class Canary:
         scratch: folder on the disk whose steadiness matters; made if it is not there.
         threads: cores that the run uses.
         clock: monotonic seconds.
+        sleep: lets seconds pass.
     """
 
     def __init__(
-        self, folder: RunFolder, scratch: Path, *, threads: int, clock: Callable[[], float]
+        self,
+        folder: RunFolder,
+        scratch: Path,
+        *,
+        threads: int,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._folder, self._scratch = folder, scratch
-        self._threads, self._clock = threads, clock
+        self._threads, self._clock, self._sleep = threads, clock, sleep
         self._began = clock()
         self._spent = self._last = 0.0
         self._beats = 0
@@ -72,8 +90,6 @@ class Canary:
         due = self._spent + self._last <= COST * (start - self._began)
         if self._beats >= FIRST and not due:
             return
-        if not self._beats:
-            self._work()  # the first pays for what is cold
         cpu, disk, memory = self._work(), self._sync(), self._touch()
         stolen, since = environment.stolen(), self._steal
         self._steal = stolen
@@ -94,7 +110,11 @@ class Canary:
         self._spent += self._last
 
     def _work(self) -> float:
-        return processor_work(self._threads, self._clock)
+        times = []
+        for _ in range(HASHINGS):
+            times.append(processor_work(self._threads, self._clock))
+            self._sleep(_PAUSE_S)
+        return median(times)
 
     def _sync(self) -> float:
         self._scratch.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,9 @@ from test_run_store import SAMPLE
 
 from keymark.harness.engines.bare import BareEngine
 from keymark.harness.engines.native import NativeEngine
+from keymark.harness.measure import canary as module
 from keymark.harness.measure import event_log, processor_time
-from keymark.harness.measure.canary import COST, FIRST, Canary
+from keymark.harness.measure.canary import COST, FIRST, HASHINGS, Canary
 from keymark.harness.measure.counters import counter_samples, unfinished
 from keymark.harness.measure.event_log import Counters, StepCounters
 from keymark.harness.measure.log_cost import LogClock
@@ -46,7 +47,8 @@ def folder(tmp_path):
 
 
 def canary(folder, clock):
-    return Canary(folder, folder.path / "scratch", threads=2, clock=clock)
+    scratch = folder.path / "scratch"
+    return Canary(folder, scratch, threads=2, clock=clock, sleep=lambda _: None)
 
 
 def test_a_beat_has_all_that_is_told_and_leaves_nothing_behind(folder):
@@ -68,9 +70,16 @@ def test_it_costs_a_hundredth_of_the_run_at_most(folder):
     for _ in range(2000):
         clock.now += 0.5  # a trial
         take("x")
-    # A beat looks eight times at the clock, seven of them behind its start.
-    spent = 0.07 * len(folder.beats())
+    # A beat looks at the clock at its start, twice for each piece of work, and at its end.
+    spent = 0.01 * (2 * HASHINGS + 5) * len(folder.beats())
     assert 0.9 * COST < spent / clock.now <= COST
+
+
+def test_work_of_others_that_ends_soon_is_not_seen(folder, monkeypatch):
+    times = iter([0.03] * (HASHINGS // 2) + [0.01] * HASHINGS)
+    monkeypatch.setattr(module, "processor_work", lambda *_: next(times))
+    canary(folder, Clock(0.001)).beat("x")
+    assert folder.beats()[0].cpu_s == 0.01
 
 
 def test_a_run_of_short_trials_still_has_some_beats(folder):
