@@ -117,7 +117,7 @@ def test_settings_of_hadoops_client_come_from_options_or_the_environment(monkeyp
     given = {"keymark.storage.access_key_id": "given", "keymark.storage.region": "r"}
     assert s3a.settings(given) == {
         "fs.s3a.path.style.access": "true",
-        "fs.s3a.connection.maximum": "1000",
+        "fs.s3a.connection.maximum": "10000",
         "fs.s3a.endpoint.region": "r",
         "fs.s3a.access.key": "given",
         "fs.s3a.secret.key": "hidden",
