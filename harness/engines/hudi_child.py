@@ -74,10 +74,12 @@ class HudiSession(ChildSession):
     def compact_rows(self, *, path: str, options: Mapping[str, str]) -> None:
         """Merge the log files of a table into base files.
 
-        The options of the metadata table go with it: Hudi takes away what is not asked for.
+        The options of the metadata table go with it: Hudi takes away what is not asked for. So does
+        the version of the table: 1.0.1 and 1.0.2 refuse a table of version 6 otherwise.
         """
         asked = {"hoodie.compact.inline.max.delta.commits": "1"}
-        asked |= {name: each for name, each in options.items() if name.startswith(_METADATA)}
+        kept = (_METADATA, "hoodie.write.")
+        asked |= {name: each for name, each in options.items() if name.startswith(kept)}
         told = ",".join(f"{name}={value}" for name, value in asked.items())
         for operation in ("schedule", "run"):
             given = {"op": operation, "path": path, "options": told}

@@ -149,22 +149,32 @@ class Runner:
         """
         if until is not None:
             schedule = self._up_to_first_look(schedule, until)
-        self.load_tables(schedule)
+        self.load_tables(schedule, grows=not (deadline is None and until is None))
         self.take(schedule.warm_up_trials())
         if until is None:
             return self.repeat(schedule, deadline)
         return self._repeat_until(schedule, until)
 
-    def load_tables(self, schedule: Schedule) -> None:
-        """Load every table, on the clock of the first cell that has it."""
+    def load_tables(self, schedule: Schedule, *, grows: bool) -> None:
+        """Load every table that is needed, on the clock of the first cell that has it.
+
+        Args:
+            schedule: of the run.
+            grows: whether repetitions may follow that the schedule does not have yet.
+        """
         self.progress.plan(schedule.size)
-        loads = [each for each in schedule.load_trials() if not self._needs_no_load(each, schedule)]
+        taken = set() if grows else self._fully_taken(schedule)
+        loads = [
+            each
+            for each in schedule.load_trials()
+            if not self._needs_no_load(each, schedule, taken)
+        ]
         self._plan(schedule.trials(), loads)
         for cell in schedule.warm if schedule.warmups else ():
             context = self.contexts[cell.data]
             is_loaded = context.source is not None or cells.is_kept(context, cell)
             is_cold = self._goes_on_cold(cell, schedule)
-            if not is_loaded or is_cold:
+            if cell.cell_id not in taken and (is_cold or not is_loaded):
                 what = "a small table" if is_loaded else "first load"
                 self._tell(f"{cell.cell_id}: {what}, to warm up")
                 with suppress(Exception):  # what is wrong goes wrong again in the measured load
@@ -173,7 +183,7 @@ class Runner:
                     cells.warm_load(context, cell, loader, builds=builds, all_steps=is_cold)
         for trial in schedule.load_trials():
             is_left_out = trial.cell.cell_id in self._left_out
-            if not is_left_out and not self._needs_no_load(trial, schedule):
+            if trial in loads and not is_left_out:
                 self._tell(f"{trial.cell.cell_id}: load")
                 self.between.beat(f"{trial.label}|load")
                 self._time_left.begin()
@@ -223,10 +233,24 @@ class Runner:
         last = TrialKey(cell.cell_id, warmup=False, repetition=schedule.repetitions - 1)
         return last not in self._taken and all(trial in self._taken for trial in warm)
 
-    def _needs_no_load(self, trial: Trial, schedule: Schedule) -> bool:
-        """Whether an earlier process left the loaded table, and its time was measured.
+    def _fully_taken(self, schedule: Schedule) -> set[str]:
+        """Ids of the cells of which earlier processes took all trials."""
+        missing = {
+            trial.cell.cell_id
+            for trial in schedule.trials()
+            if TrialKey.of(trial) not in self._taken
+        }
+        return {cell.cell_id for cell in schedule.cells} - missing
+
+    def _needs_no_load(self, trial: Trial, schedule: Schedule, taken: Collection[str]) -> bool:
+        """Whether the time of a load was measured, and the table is still there or needed no more.
 
         A table that is started without building anything has no time.
+
+        Args:
+            trial: the load.
+            schedule: of the run.
+            taken: ids of the cells of which no trial is missing.
         """
         cell = trial.cell
         is_timed = cell in schedule.cells and (
@@ -234,8 +258,11 @@ class Runner:
             or (schedule.builds(cell) and BUILD_INDEX not in self._step_names)
         )
         is_measured = not is_timed or TrialKey.of(trial, is_load=True) in self._taken
-        context = self.contexts[cell.data]
-        return trial.repetition == 0 and is_measured and cells.is_kept(context, cell)
+        if not is_measured:
+            return False
+        if all(each.cell_id in taken for each in schedule.cells if schedule.depends(each, cell)):
+            return True
+        return trial.repetition == 0 and cells.is_kept(self.contexts[cell.data], cell)
 
     def take(self, trials: Iterable[Trial], *, reads_whole: bool = False) -> None:
         """Take trials that were not taken yet, of cells that have neither failed nor ended.

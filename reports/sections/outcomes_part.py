@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from keymark.harness.engines import engine_indexes, hudi_name, hudi_order, table_version
@@ -37,15 +37,15 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a cell is not verified, or a release does not have an index.
+    """Why cells are not verified, or releases do not have an index.
 
     Attributes:
-        name: of the cell, or of engine and index.
+        names: of the cells, or of engine and index.
         words: what is wrong, and after which steps.
-        command: takes these steps alone; empty where none were taken.
+        command: takes these steps alone, in the first of the cells; empty where none were taken.
     """
 
-    name: str
+    names: tuple[str, ...]
     words: str
     command: str = ""
 
@@ -56,7 +56,7 @@ class OutcomesPart:
 
     Attributes:
         grid: a row per engine of Hudi, a column per index and variant.
-        reasons: why not, for each place that is not verified.
+        reasons: why not, once for all the places that share a reason.
     """
 
     grid: Grid
@@ -94,10 +94,20 @@ def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
         for engine in engines
     )
     heads = ("table version", *(clean(" · ".join(filter(None, each)), 60) for each in columns))
-    reasons = [told for run in runs for told in _reasons(run)]
     return OutcomesPart(
-        grid=Grid(caption="Releases and indexes", heads=heads, rows=rows), reasons=reasons
+        grid=Grid(caption="Releases and indexes", heads=heads, rows=rows),
+        reasons=_shared([told for run in runs for told in _reasons(run)]),
     )
+
+
+def _shared(reasons: Sequence[Reason]) -> list[Reason]:
+    """Reasons in the same words as one, in the order of their first cells."""
+    found: dict[str, Reason] = {}
+    for each in reasons:
+        first = found.setdefault(each.words, each)
+        if first is not each:
+            found[each.words] = replace(first, names=(*first.names, *each.names))
+    return list(found.values())
 
 
 def _outcome(marks: Mapping[Place, str], place: Place, absent: Collection[str]) -> str:
@@ -132,7 +142,7 @@ def _reasons(run: Run) -> list[Reason]:
     return [
         *(_reason(run, cell) for cell in known),
         *(
-            Reason(name=clean(name, 80), words=f"{clean(why, 400).rstrip('.')}.")
+            Reason(names=(clean(name, 80),), words=f"{clean(why, 400).rstrip('.')}.")
             for name, why in (others | run.record.skipped).items()
         ),
     ]
@@ -143,7 +153,7 @@ def _reason(run: Run, cell: CellView) -> Reason:
     words = f"{_mark(cell)}: {cell.ended or '; '.join(cell.reasons)}"
     steps = steps_to_failure([each for each in run.samples if each.cell == cell.cell])
     return Reason(
-        name=clean(cell.cell, 80),
+        names=(clean(cell.cell, 80),),
         words=f"{clean(words, 500).rstrip('.')}. Steps: {clean(', '.join(steps), 300)}.",
         command=_command(run, cell, steps),
     )

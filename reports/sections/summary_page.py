@@ -131,8 +131,10 @@ def outcomes_markdown(part: OutcomesPart) -> str:
     if part.reasons:
         lines += ["Why not:", ""]
         for each in part.reasons:
-            lines.append(f"- {markdown(each.name)}: {markdown(each.words, _LONGEST_SENTENCE)}")
-            lines += [f"  These alone: `{each.command}`"] if each.command else []
+            names = ", ".join(map(markdown, each.names))
+            lines.append(f"- {names}: {markdown(each.words, _LONGEST_SENTENCE)}")
+            alone = "These alone, for the first" if len(each.names) > 1 else "These alone"
+            lines += [f"  {alone}: `{each.command}`"] if each.command else []
         lines.append("")
     return "\n".join(lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
@@ -341,6 +342,16 @@ def test_a_loaded_table_that_changed_since_is_loaded_again(tmp_path):
     folder.keep_only(lambda s: s.step == "bulk_insert")
     loaded = tmp_path / "work" / "native" / "record" / "snapshot"
     os.utime(next(loaded.glob("*.parquet")), ns=(1, 1))
+    _, outcome, engine = run(tmp_path, folder=folder)
+    assert outcome.failed == {}
+    assert loads_of(engine) == ["native/record|r0|bulk_insert"]
+
+
+@pytest.mark.usefixtures("read")
+def test_a_resumed_run_on_another_machine_loads_only_what_it_needs(tmp_path):
+    folder, _, _ = run(tmp_path)
+    shutil.rmtree(tmp_path / "work")
+    folder.keep_only(lambda s: s.step == "bulk_insert" or s.index != "record")
     _, outcome, engine = run(tmp_path, folder=folder)
     assert outcome.failed == {}
     assert loads_of(engine) == ["native/record|r0|bulk_insert"]

@@ -166,6 +166,16 @@ def test_an_index_that_a_release_lacks_is_refused_in_its_own_words(tmp_path):
     assert said in told
 
 
+def test_a_reason_that_cells_share_is_told_once(tmp_path):
+    lacking = wrong("failed: CellError: no such index", step="bulk_insert")
+    given = [(each, "bloom", lacking) for each in (OLD, NEW, NEWER)] + [(NEW, "record", {})]
+    found, told = outcomes_of(tmp_path, given)
+    (reason,) = found.reasons
+    assert reason.names == tuple(f"{each}/bloom" for each in (OLD, NEW, NEWER))
+    assert "These alone, for the first: `keymark run" in told
+    assert f"--engine {OLD} --index bloom" in reason.command
+
+
 def wrong(reason, **more):
     return {"verified": False, "reason": reason, **more}
 
@@ -216,7 +226,7 @@ def test_what_fails_is_told_with_the_steps_that_lead_there_and_a_command(tmp_pat
     }
     found, told = outcomes_of(tmp_path, given, info)
     (reason,) = found.reasons
-    assert reason.name == f"{NEW}/record"
+    assert reason.names == (f"{NEW}/record",)
     assert reason.words == (
         "failed: compact_rows: failed: CellError: no plan. "
         "Steps: bulk_insert, upsert_1, upsert_2, delete, compact_rows."
@@ -263,7 +273,7 @@ def test_an_engine_that_did_not_start_is_told(tmp_path):
     given = [(OLD, "record", {}), (NEW, "record", {})]
     failed = {f"{NEWER}/record": "it did not start: no memory"}
     found, told = outcomes_of(tmp_path, given, {"failed": failed})
-    assert [each.name for each in found.reasons] == [f"{NEWER}/record"]
+    assert [each.names for each in found.reasons] == [(f"{NEWER}/record",)]
     assert "it did not start: no memory." in told
 
 
