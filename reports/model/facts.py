@@ -51,9 +51,11 @@ def compared(run: Run) -> str:
     elif data.rows:
         several = [_count(each) for each in data.sizes]
         on = f"tables of {listed(several)}" if several else f"a table of {_count(data.rows)}"
-        days = f" in {_count(data.partitions)} partitions" if data.partitions else ""
+        own_days = any("date_partitions" in each for each in data.shapes.values())
+        is_one = data.partitions and not own_days
+        days = f" in {_count(data.partitions)} partitions" if is_one else ""
         shapes = listed([clean(name, 40) for name in data.shapes])
-        keys = f" with keys of the shapes {shapes}" if shapes else ""
+        keys = f" of the shapes {shapes}" if shapes else ""
         bare = " (keys alone, without base files)" if plan.table.mappings else ""
         parts.append(f"on {on} {clean(data.name, 40)} rows{days}{keys}{bare}")
     doing = _doing(plan, sizes)

@@ -121,7 +121,7 @@ def test_the_summary_names_the_data_of_each_cell(published):
 def test_the_opening_sentence_tells_the_axes(published):
     sentence = published.report.runs[0].compared
     assert "on tables of 20,000 and 320,000 trips rows in 20 partitions" in sentence
-    assert "with keys of the shapes random and skewed" in sentence
+    assert "of the shapes random and skewed" in sentence
     assert "2 upserts of 1,000 or 16,000 rows" in sentence
 
 
