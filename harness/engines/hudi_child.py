@@ -22,7 +22,7 @@ from keymark.harness.engines.spark_child import ChildSession, answer_parent, exp
 from keymark.harness.scenario.workload_section import SparkSection
 from keymark.harness.sql_text import quoted
 
-_METADATA = "hoodie.metadata."
+_KEPT = ("hoodie.metadata.", "hoodie.write.")
 
 
 class HudiSession(ChildSession):
@@ -74,12 +74,12 @@ class HudiSession(ChildSession):
     def compact_rows(self, *, path: str, options: Mapping[str, str]) -> None:
         """Merge the log files of a table into base files.
 
-        The options of the metadata table go with it: Hudi takes away what is not asked for. So does
-        the version of the table: 1.0.1 and 1.0.2 refuse a table of version 6 otherwise.
+        It is told the options of the metadata table, because Hudi takes away the partitions that
+        it is not asked for, and the table's version, because 1.0.1 and 1.0.2 refuse a table of
+        version 6 otherwise.
         """
         asked = {"hoodie.compact.inline.max.delta.commits": "1"}
-        kept = (_METADATA, "hoodie.write.")
-        asked |= {name: each for name, each in options.items() if name.startswith(kept)}
+        asked |= {name: each for name, each in options.items() if name.startswith(_KEPT)}
         told = ",".join(f"{name}={value}" for name, value in asked.items())
         for operation in ("schedule", "run"):
             given = {"op": operation, "path": path, "options": told}

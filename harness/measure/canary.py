@@ -6,10 +6,9 @@ engine works, and is left out where it would cost more than a hundredth of the r
 
 A beat is one such load: SHA-256 over a fixed buffer in a thread for each core of the run, until
 the last one is done (hashing holds no interpreter lock), `HASHINGS` times, of which the median
-counts; then a small file written and synced, then a page of memory after the other that the
-process never had. The last is what every new process
-pays, the workers of Spark's Python tasks among them; on a virtual machine its price can double
-while the processor is as fast as ever.
+counts; then a small file written and synced, then a page of memory after the other that the process
+never had. The last is what every new process pays, the workers of Spark's Python tasks among them;
+on a virtual machine its price can double while the processor is as fast as ever.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ FIRST = 3
 """Beats that every run takes, however short it is."""
 
 HASHINGS = 15
-"""Hashings of a beat.
+"""How often a beat repeats the hashing.
 
 Spark's processes collect garbage for up to 0.3 s when a trial has ended. With five of them on two
 cores, single hashings of 9 ms varied by 69 % on a machine that did nothing else; their medians do

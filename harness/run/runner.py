@@ -149,7 +149,7 @@ class Runner:
         """
         if until is not None:
             schedule = self._up_to_first_look(schedule, until)
-        self.load_tables(schedule, grows=not (deadline is None and until is None))
+        self.load_tables(schedule, grows=deadline is not None or until is not None)
         self.take(schedule.warm_up_trials())
         if until is None:
             return self.repeat(schedule, deadline)

@@ -51,13 +51,13 @@ def compared(run: Run) -> str:
     elif data.rows:
         several = [_count(each) for each in data.sizes]
         on = f"tables of {listed(several)}" if several else f"a table of {_count(data.rows)}"
-        own_days = any("date_partitions" in each for each in data.shapes.values())
-        is_one = data.partitions and not own_days
-        days = f" in {_count(data.partitions)} partitions" if is_one else ""
-        shapes = listed([clean(name, 40) for name in data.shapes])
-        keys = f" of the shapes {shapes}" if shapes else ""
+        differs = any("date_partitions" in each for each in data.shapes.values())
+        has_number = data.partitions and not differs
+        days = f" in {_count(data.partitions)} partitions" if has_number else ""
+        names = listed([clean(name, 40) for name in data.shapes])
+        shapes = f" of the shapes {names}" if names else ""
         bare = " (keys alone, without base files)" if plan.table.mappings else ""
-        parts.append(f"on {on} {clean(data.name, 40)} rows{days}{keys}{bare}")
+        parts.append(f"on {on} {clean(data.name, 40)} rows{days}{shapes}{bare}")
     doing = _doing(plan, sizes)
     if doing:
         parts.append(f"through {listed(doing)}")

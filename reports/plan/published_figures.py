@@ -182,10 +182,8 @@ def _sides(figure: Figure) -> list[str]:
     most.
     """
     shuffles = {s.name: s.published_shuffle for s in specs().values() if s.published_shuffle}
-    indexed, plain = (
-        min(shuffles, key=shuffles.__getitem__),
-        max(shuffles, key=shuffles.__getitem__),
-    )
+    indexed = min(shuffles, key=shuffles.__getitem__)
+    plain = max(shuffles, key=shuffles.__getitem__)
     if not figure.unit:
         return [indexed, plain]
     return [indexed if figure.with_index else plain]

@@ -104,9 +104,8 @@ def _shared(reasons: Sequence[Reason]) -> list[Reason]:
     """Reasons in the same words as one, in the order of their first cells."""
     found: dict[str, Reason] = {}
     for each in reasons:
-        first = found.setdefault(each.words, each)
-        if first is not each:
-            found[each.words] = replace(first, names=(*first.names, *each.names))
+        first = found.get(each.words)
+        found[each.words] = replace(first, names=first.names + each.names) if first else each
     return list(found.values())
 
 

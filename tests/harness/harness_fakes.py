@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +18,23 @@ from keymark.harness.run.workload import steps
 from keymark.harness.scenario.matrix import Schedule
 from keymark.harness.store.results import Sample
 
+SAMPLE = Sample(
+    run_id="r1",
+    cell="native/record",
+    engine="native",
+    index="record",
+    step="upsert_1",
+    round=1,
+    repetition=0,
+    warmup=False,
+    phase="total",
+    metric="wall_s",
+    unit="s",
+    value=1.25,
+    verified=True,
+    valid=True,
+    reason="",
+)
 FILE_ID = "11111111-0"
 # A scenario so small that real engines take seconds for it.
 SMALL = (
@@ -369,21 +386,5 @@ def context(work: Path, *, table=HonestTable, source=None) -> RunContext:
 
 
 def time_of(engine, index, phase="total") -> Sample:
-    """A second of an upsert."""
-    return Sample(
-        run_id="r",
-        cell=f"{engine}/{index}",
-        engine=engine,
-        index=index,
-        step="upsert_1",
-        round=1,
-        repetition=0,
-        warmup=False,
-        phase=phase,
-        metric="wall_s",
-        unit="s",
-        value=1.0,
-        verified=True,
-        valid=True,
-        reason="",
-    )
+    """Seconds of an upsert."""
+    return replace(SAMPLE, cell=f"{engine}/{index}", engine=engine, index=index, phase=phase)

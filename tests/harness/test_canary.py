@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_run_store import SAMPLE
+from harness_fakes import SAMPLE
 
 from keymark.harness.engines.bare import BareEngine
 from keymark.harness.engines.native import NativeEngine

@@ -208,7 +208,7 @@ def test_phases_last_while_one_of_their_stages_runs(tmp_path):
 def test_phases_that_the_engine_does_not_time_are_timed_by_the_log():
     from dataclasses import replace
 
-    from test_run_store import SAMPLE
+    from harness_fakes import SAMPLE
 
     total = replace(SAMPLE, cell="hudi@1.1.1/record", engine="hudi@1.1.1")
     step = StepCounters(spans={"tag": [(0, 250)], "write": [(300, 1300)]})

@@ -199,10 +199,13 @@ def test_a_run_that_was_cut_off_goes_on(capsys, tmp_path):
     (out / "run.json").write_text(json.dumps(said))
     say(capsys, "run", path, "--out", out, "--resume")
     again = samples(out)
-    # A step that ends between two looks at its memory has no peak.
-    looked, counted = "peak_memory_bytes", [(e["repetition"], e["metric"]) for e in whole]
-    key = [each for each in counted if each[1] != looked]
-    now = [(e["repetition"], e["metric"]) for e in again if e["metric"] != looked]
+
+    def told(found):
+        """What a run told, but for memory: a step that ends between two looks has no peak."""
+        names = [(each["repetition"], each["metric"]) for each in found]
+        return [each for each in names if each[1] != "peak_memory_bytes"]
+
+    key, now = told(whole), told(again)
     assert set(key) ^ set(now) == set()
     assert sorted(key) == sorted(now)
     assert [each.repetition for each in RunFolder.open(out).stages()] == [0, 1, 2]

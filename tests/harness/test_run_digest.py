@@ -9,7 +9,7 @@ import json
 import os
 
 import pytest
-from test_run_store import SAMPLE
+from harness_fakes import SAMPLE
 
 from keymark.harness.errors import RunFolderError
 from keymark.harness.measure import environment

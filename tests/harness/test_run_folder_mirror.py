@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 from faults import DEAD, FaultStorage, Killed
-from test_run_store import SAMPLE
+from harness_fakes import SAMPLE
 
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store import run_folder_mirror

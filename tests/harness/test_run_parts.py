@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from harness_fakes import HonestTable, Taker, context
-from test_run_store import SAMPLE
+from harness_fakes import SAMPLE, HonestTable, Taker, context
 
 from keymark.harness.measure.counters import counter_samples, label_of
 from keymark.harness.measure.event_log import Counters, StepCounters

@@ -4,29 +4,12 @@ import dataclasses
 import json
 
 import pytest
+from harness_fakes import SAMPLE
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.store.results import Sample, Stage
+from keymark.harness.store.results import Stage
 from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
-
-SAMPLE = Sample(
-    run_id="r1",
-    cell="native/record",
-    engine="native",
-    index="record",
-    step="upsert_1",
-    round=1,
-    repetition=0,
-    warmup=False,
-    phase="total",
-    metric="wall_s",
-    unit="s",
-    value=1.25,
-    verified=True,
-    valid=True,
-    reason="",
-)
 
 STAGE_COUNTS = (
     *("stages", "tasks", "input_bytes", "shuffle_write_bytes", "shuffle_write_records"),

@@ -6,9 +6,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from harness_fakes import HonestTable, Quiet, Taker, context
+from harness_fakes import SAMPLE, HonestTable, Quiet, Taker, context
 from job_cases import job, say
-from test_run_store import SAMPLE
 
 from keymark.harness.run.time_left import TimeLeft, TrialKind, duration
 from keymark.harness.scenario import matrix, scenario

@@ -130,7 +130,7 @@ class Switcher:
         with lease.fenced():
             config = load_config(storage)
             gone = set(index_properties())
-            if self.before != after:
+            if self.before != after:  # hashes stand beside the index of before
                 gone.add(RECORD_HASHES)
             kept = {name: v for name, v in config.properties.items() if name not in gone}
             save_config(storage, {**kept, **self._facts(state, after)})
