@@ -136,16 +136,19 @@ def stage_lines(samples: Iterable[Sample], logged: Mapping[str, StepCounters]) -
 def write_counters(folder: RunFolder) -> None:
     """Add Spark's counters and stages to a run folder whose event logs are complete.
 
-    Of steps that the event logs do not tell, stages that were written before stay: a run that is
-    resumed elsewhere need not bring its logs.
+    Stages that were written before stay of steps that have their counters: a table may have been
+    loaded again since, off the record. So do those of steps that the event logs do not tell: a run
+    that is resumed elsewhere need not bring its logs.
     """
-    logged = read_all(folder.events)
-    folder.append(counter_samples(folder.samples(), logged))
-    samples = folder.samples()
-    untold = {label_of(sample) for sample in samples} - logged.keys()
-    earlier = [
-        stage
-        for stage in folder.stages()
-        if f"{stage.cell}|r{stage.repetition}|{stage.step}" in untold
-    ]
-    folder.write_stages([*earlier, *stage_lines(samples, logged)])
+    logged, samples = read_all(folder.events), folder.samples()
+    settled = _counted(samples) | ({label_of(sample) for sample in samples} - logged.keys())
+    kept = [stage for stage in folder.stages() if _label_of_stage(stage) in settled]
+    folder.append(counter_samples(samples, logged))
+    for label in {_label_of_stage(stage) for stage in kept}:
+        logged.pop(label, None)
+    folder.write_stages([*kept, *stage_lines(folder.samples(), logged)])
+
+
+def _label_of_stage(stage: Stage) -> str:
+    """The label of the step that a stage is of, which no warm-up is."""
+    return f"{stage.cell}|r{stage.repetition}|{stage.step}"

@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from harness_fakes import time_of
 
-from keymark.harness.measure import event_log
+from keymark.harness.measure import counters, event_log
 from keymark.harness.measure.counters import write_counters
 from keymark.harness.measure.stages import stage_name
 from keymark.harness.store.results import Sample, Stage
@@ -85,3 +86,18 @@ def test_a_run_keeps_what_its_stages_did(tmp_path):
     folder.keep_only(lambda sample: sample.step != "lookup")  # to be taken again
     write_counters(folder)
     assert {each.step for each in folder.stages()} == {"upsert_1"}
+
+
+def test_a_table_that_is_loaded_again_off_the_record_leaves_the_stages_of_its_load(
+    tmp_path, monkeypatch
+):
+    """They would not add up to the counters of the load that was measured."""
+    folder = RunFolder.create(tmp_path / "run")
+    shutil.copy(LOG, folder.events)
+    folder.append([time_of("native", "record")])
+    write_counters(folder)
+    before, logged = folder.stages_file.read_bytes(), event_log.read(LOG)
+    again = {"native/record|r0|upsert_1": logged["native/record|r0|lookup"]}
+    monkeypatch.setattr(counters, "read_all", lambda _: again)
+    write_counters(folder)
+    assert folder.stages_file.read_bytes() == before
