@@ -14,13 +14,21 @@ stays set until the next one, so it may be out of date; the stack never is, and 
 
 Hudi is lazy: a stage's work is that of all steps since the last shuffle or cache. Rows are written
 when the write statuses are first asked for: in 0.15 by a count before the commit, in 1.1 by
-`SlimWriteStats` inside of it. Time between the stages (timeline, plans, all other driver work) is
-in a step's total only: nothing that Hudi writes down says what it was spent on.
+`SlimWriteStats` inside of it. Where 1.1 and later stream into the metadata table
+(`hoodie.metadata.streaming.write.enabled`, their default), one job does both. Two of its stages ask
+for the write statuses: that of `StreamingMetadataWriteHandler`, and the one that makes the metadata
+table's records of them. Spark submits them together and in either order; the first one writes the
+rows, and its time is `write`. The job's last stage, under `SlimWriteStats`, asks for the union of
+both: it writes the metadata table.
+
+Time between the stages (timeline, plans, all other driver work) is in a step's total only: nothing
+that Hudi writes down says what it was spent on.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 STACK_DEPTH = "spark.callstack.depth"
 """Java property: frames that Spark keeps of a stack. Its 20 do not reach the table's writer."""
@@ -31,7 +39,11 @@ _HUDI = r"org\.apache\.hudi\."
 _TO_METADATA = (
     r"\.action\.deltacommit\.(?!(?:BaseSpark|Spark(?:Upsert|Insert|BulkInsert|Delete))Delta)"
 )
+_STREAMS = "StreamingMetadataWriteHandler.streamWriteToMetadataTable"
+_STREAMED = r"^[^\n]*JavaRDDLike\.mapToPair\([^\n]*\n"
 _STACKS: tuple[tuple[str, str], ...] = (
+    # First: all that the metadata table's writer does has this handler further down its stack.
+    ("write", _STREAMED + r"[^\n]*StreamingMetadataWriteHandler\."),
     ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|" + _TO_METADATA),
     ("prepare", r"HoodieWriteHelper\.deduplicateRecords|HoodieDeleteHelper\.deduplicateKeys"),
     ("tag", _HUDI + r"index\.|HoodieWriteHelper\.tag\b"),
@@ -49,15 +61,27 @@ _DESCRIPTIONS: tuple[tuple[str, str], ...] = (
 )
 
 
-def phase_of(*, details: str, description: str) -> str | None:
+def phase_of(*, details: str, description: str, operators: Collection[str] = ()) -> str | None:
     """The phase of a stage; None where it is none's or Hudi does not say.
 
     Args:
         details: the stage's call stack, a frame a line.
         description: the job's description.
+        operators: the names of what Spark runs in it.
     """
+    if "SlimWriteStats" in details and "union" in operators:
+        return "index"
     for rules, text in ((_STACKS, details), (_DESCRIPTIONS, description)):
         for phase, pattern in rules:
             if re.search(pattern, text):
                 return phase
     return None
+
+
+def first_phase_of(details: str) -> str | None:
+    """`write` for a stage of a streaming write that needs its rows; else None.
+
+    The first one of a job writes them: its time is the rows', and that of its own work is little.
+    """
+    needs_rows = re.search(_STREAMED, details) and _STREAMS in details
+    return "write" if needs_rows else None

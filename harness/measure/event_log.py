@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from keymark.harness.measure import log_files
-from keymark.harness.measure.stage_phases import HUDI, engine_of, phase_of, said_of
+from keymark.harness.measure.stage_phases import (
+    HUDI,
+    engine_of,
+    first_phase_of,
+    phase_of,
+    said_of,
+)
 from keymark.harness.measure.stages import stage_name
 from keymark.harness.store.results import PHASES
 
@@ -153,11 +159,65 @@ class StepCounters:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Which step and phase a stage belongs to, and what it does."""
+    """Which step and phase a stage belongs to, and what it does.
+
+    Attributes:
+        first_phase: the phase whose time it is where it is the first of its job that has one: it
+            then does work that the next one finds done.
+    """
 
     label: str
     phase: str | None
     name: str
+    first_phase: str | None = None
+
+
+@dataclass(slots=True)
+class _StageTimes:
+    """When stages ran, from the events of their jobs and tasks.
+
+    Attributes:
+        _launched: milliseconds of the first task of each stage and attempt.
+        _jobs: the job of each stage.
+        _done: jobs whose first stage with a `first_phase` has ended.
+    """
+
+    _launched: dict[tuple[int, int], int] = field(default_factory=dict)
+    _jobs: dict[int, int] = field(default_factory=dict)
+    _done: set[int] = field(default_factory=set)
+
+    def job_starts(self, event: Mapping[str, Any]) -> None:
+        """Note to which job stages belong."""
+        for info in event["Stage Infos"]:
+            self._jobs[info["Stage ID"]] = event["Job ID"]
+
+    def task_ends(self, event: Mapping[str, Any]) -> None:
+        """Note when a task was launched."""
+        number = event["Stage ID"], event["Stage Attempt ID"]
+        launch = (event.get("Task Info") or {}).get("Launch Time")
+        if launch:
+            self._launched[number] = min(launch, self._launched.get(number, launch))
+
+    def stage_ends(self, info: Mapping[str, Any], stage: _Stage, step: StepCounters) -> None:
+        """Note for how long a stage ran, and when, of engines that do not time their phases.
+
+        A stage begins with its first task. It may be submitted long before, with another stage of
+        its job that holds all cores.
+        """
+        number = info["Stage ID"], info["Stage Attempt ID"]
+        start = self._launched.pop(number, info.get("Submission Time"))
+        stop = info.get("Completion Time")
+        if not start or not stop:
+            return
+        sums = step.stage(stage)
+        sums.stages += 1
+        sums.seconds += (stop - start) / 1000
+        phase, job = stage.phase, self._jobs.get(info["Stage ID"])
+        if stage.first_phase and job is not None and job not in self._done:
+            phase = stage.first_phase
+            self._done.add(job)
+        if phase and engine_of(stage.label):
+            step.spans.setdefault(phase, []).append((start, stop))
 
 
 def read_all(folder: Path) -> dict[str, StepCounters]:
@@ -268,6 +328,7 @@ _StageOf = Callable[[Mapping[str, Any], Mapping[str, str]], _Stage | None]
 
 def _read(events: Iterator[dict[str, Any]], stage_of: _StageOf) -> dict[str, StepCounters]:
     stages: dict[tuple[int, int], _Stage] = {}
+    times = _StageTimes()
     found: dict[str, StepCounters] = {}
     for event in events:
         try:
@@ -278,12 +339,16 @@ def _read(events: Iterator[dict[str, Any]], stage_of: _StageOf) -> dict[str, Ste
                     stages[info["Stage ID"], info["Stage Attempt ID"]] = stage
             elif event.get("Event") == "SparkListenerJobStart":
                 _count_job(event, stage_of, found)
+                times.job_starts(event)
             elif event.get("Event") == "SparkListenerStageCompleted":
                 info = event["Stage Info"]
-                _span(info, stages.get((info["Stage ID"], info["Stage Attempt ID"])), found)
+                stage = stages.get((info["Stage ID"], info["Stage Attempt ID"]))
+                if stage is not None:
+                    times.stage_ends(info, stage, found.setdefault(stage.label, StepCounters()))
             elif event.get("Event") == "SparkListenerTaskEnd":
                 stage = stages.get((event["Stage ID"], event["Stage Attempt ID"]))
                 if stage is not None:
+                    times.task_ends(event)
                     found.setdefault(stage.label, StepCounters()).add(stage, _counters(event))
         except _BAD_EVENT:
             continue  # no event as Spark writes it
@@ -326,21 +391,12 @@ def _stage_told(
 ) -> _Stage:
     """A stage of an engine with jars of its own, by what is said of it."""
     description = properties.get("spark.job.description") or ""
-    phase = phase_of(engine, info, description)
-    return _Stage(label, phase, stage_name(info, said_of(engine, description)))
-
-
-def _span(info: Mapping[str, Any], stage: _Stage | None, found: dict[str, StepCounters]) -> None:
-    """Note for how long a stage ran, and when, of engines that do not time their phases."""
-    start, stop = info.get("Submission Time"), info.get("Completion Time")
-    if stage is None or not start or not stop:
-        return
-    step = found.setdefault(stage.label, StepCounters())
-    sums = step.stage(stage)
-    sums.stages += 1
-    sums.seconds += (stop - start) / 1000
-    if stage.phase and engine_of(stage.label):
-        step.spans.setdefault(stage.phase, []).append((start, stop))
+    return _Stage(
+        label,
+        phase_of(engine, info, description),
+        stage_name(info, said_of(engine, description)),
+        first_phase_of(engine, info),
+    )
 
 
 def _counters(event: Mapping[str, Any]) -> Counters:

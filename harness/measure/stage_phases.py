@@ -35,11 +35,22 @@ def phase_of(engine: str, info: Mapping[str, Any], description: str) -> str | No
     """
     if engine == HUDI:
         details = info.get("Details") or ""
-        return hudi_phases.phase_of(details=details, description=description)
+        run = set(operators(info))
+        return hudi_phases.phase_of(details=details, description=description, operators=run)
     if engine == _DELTA:
         return delta_phases.phase_of(description)
     name = str(info.get("Stage Name") or "")
     return iceberg_phases.phase_of(name, set(operators(info)), description)
+
+
+def first_phase_of(engine: str, info: Mapping[str, Any]) -> str | None:
+    """The phase whose time a stage is where it is the first of its job that has one.
+
+    Args:
+        engine: as `engine_of` has it.
+        info: `Stage Info` of the event log.
+    """
+    return hudi_phases.first_phase_of(info.get("Details") or "") if engine == HUDI else None
 
 
 def said_of(engine: str, description: str) -> str:

@@ -165,12 +165,57 @@ STAGES = [
 ]
 
 
+HANDLER = "org.apache.hudi.client.{}StreamingMetadataWriteHandler.streamWriteToMetadataTable("
+MAP = "org.apache.spark.api.java.AbstractJavaRDDLike.mapToPair("
+TO_METADATA = "SparkMetadataTableFirstDeltaCommitActionExecutor:Doing partition: trips_metadata"
+
+
+@pytest.mark.parametrize("release", ["", "Spark"])
+def test_rows_that_a_streaming_write_asks_for_are_of_the_data(release):
+    """Hudi 1.1's handler, and 1.2's: the metadata table's own stages are made under it, too."""
+    handler = HANDLER.format(release)
+    data = f"{MAP}JavaRDDLike.scala:45)\n{handler}A.java:61)\n"
+    metadata = (
+        f"{MAP}JavaRDDLike.scala:45)\n{RDD}.mapToPair(HoodieJavaRDD.java:177)\n"
+        f"{DELTA}.SparkUpsertPreppedDeltaCommitActionExecutor.execute(A.java:44)\n"
+        f"{META}.SparkHoodieBackedTableMetadataWriter.streamWriteToMetadataTable(A.java:1)\n"
+        f"{handler}A.java:52)\n"
+    )
+    assert phase_of(details=data, description=TO_METADATA) == "write"
+    assert phase_of(details=metadata, description="") == "index"
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_the_first_stage_of_a_streaming_write_writes_its_rows(tmp_path, turn):
+    """Spark submits the two in either order; counters stay those of the stages."""
+    handler = f"{MAP}A:45)\n{HANDLER.format('Spark')}A.java:61)\n"
+    metadata = f"{MAP}A:45)\n{META}.BackedTableMetadataWriter.x(\n{HANDLER.format('')}A.java:52)\n"
+    first, second = [handler, metadata][::turn]
+    job = {"Event": "SparkListenerJobStart", "Job ID": 7}
+    job["Stage Infos"] = [{"Stage ID": number} for number in (1, 2)]
+    events = [job, *stage(1, 1000, 5000, first), *stage(2, 1000, 5500, second, launch=5000)]
+    (tmp_path / "app").write_text("".join(json.dumps(event) + "\n" for event in events))
+    step = event_log.read(tmp_path / "app")["hudi@1.1.1/record|r0|upsert_1"]
+    times = {name: step.seconds(name) for name in step.spans}
+    assert times == ({"write": 4.0, "index": 0.5} if turn == 1 else {"write": 4.5})
+    assert {name: step.phases[name].tasks for name in ("write", "index")} == {
+        "write": 1,
+        "index": 1,
+    }
+
+
+@pytest.mark.parametrize(("operators", "phase"), [({"union", "flatMap"}, "index"), ((), "write")])
+def test_statuses_of_a_streaming_write_come_with_the_metadata_table(operators, phase):
+    details = "org.apache.hudi.client.SparkRDDWriteClient$SlimWriteStats.from("
+    assert phase_of(details=details, description="", operators=operators) == phase
+
+
 @pytest.mark.parametrize(("phase", "details", "description"), STAGES)
 def test_stages_are_told_apart(phase, details, description):
     assert phase_of(details=details, description=description) == phase
 
 
-def stage(number, start, stop, details):
+def stage(number, start, stop, details, launch=None):
     key = {"Stage ID": number, "Stage Attempt ID": 0}
     properties = {"keymark.step": "hudi@1.1.1/record|r0|upsert_1", "spark.job.description": "x"}
     metrics = {"Shuffle Write Metrics": {"Shuffle Bytes Written": 10}}
@@ -180,7 +225,12 @@ def stage(number, start, stop, details):
             "Stage Info": {**key, "Details": details},
             "Properties": properties,
         },
-        {"Event": "SparkListenerTaskEnd", **key, "Task Metrics": metrics},
+        {
+            "Event": "SparkListenerTaskEnd",
+            **key,
+            "Task Info": {"Launch Time": launch or start},
+            "Task Metrics": metrics,
+        },
         {
             "Event": "SparkListenerStageCompleted",
             "Stage Info": {**key, "Submission Time": start, "Completion Time": stop},
@@ -203,6 +253,19 @@ def test_phases_last_while_one_of_their_stages_runs(tmp_path):
     assert step.seconds("tag") == 2.0
     assert step.phases["tag"].tasks == 4
     assert step.phases["total"].shuffle_write_bytes == 50
+
+
+def test_a_stage_begins_with_its_first_task(tmp_path):
+    """It was submitted with another one, whose tasks held all cores until 3000."""
+    tag = "org.apache.hudi.index.X.tag("
+    first, second, end = stage(1, 1000, 3500, tag, launch=3200)
+    earlier = {**second, "Task Info": {"Launch Time": 3000}}
+    untold = {**second, "Task Info": None}
+    events = [first, second, earlier, untold, end]
+    (tmp_path / "app").write_text("".join(json.dumps(event) + "\n" for event in events))
+    step = event_log.read(tmp_path / "app")["hudi@1.1.1/record|r0|upsert_1"]
+    assert step.spans == {"tag": [(3000, 3500)]}
+    assert [each.seconds for each in step.stages.values()] == [0.5]
 
 
 def test_phases_that_the_engine_does_not_time_are_timed_by_the_log():
