@@ -31,6 +31,8 @@ UNKNOWN_COLOR = "#8a9099"
 LOOKUP_TASKS = "a number of lookup tasks by hand (cores and sizes say it)"
 CACHED_ROWS = "caching incoming rows (they are in memory while tagged)"
 
+_OWN_VERSION = 6
+"""Of the tables that Keymark writes."""
 _COLOR = re.compile(r"#[0-9a-f]{6}")
 
 
@@ -169,9 +171,10 @@ class IndexSpec:
         in_hudi: whether Apache Hudi has it.
         hudi_before: the first release of Hudi that has it no more.
         hudi_since: the first release of Hudi that has it.
-        hudi_table_versions: of Hudi's tables that can have it; none: all.
-        hudi_partition: the partition of the metadata table that it looks keys up in, in tables of
-            `hudi_table_versions`; Keymark keeps the index elsewhere.
+        hudi_table_versions: of Hudi's tables that can have it, each with the first release that
+            writes it there; none: all.
+        hudi_partition: the partition of the metadata table that it looks keys up in, in tables that
+            Hudi wrote with `hudi_table_versions`; Keymark keeps the index elsewhere.
         hudi_options: what Hudi's writer needs beside the type.
         published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
             that the record index's authors published; 0 where they published none.
@@ -209,7 +212,7 @@ class IndexSpec:
     in_hudi: bool = False
     hudi_before: tuple[int, ...] | None = None
     hudi_since: tuple[int, ...] = ()
-    hudi_table_versions: tuple[int, ...] = ()
+    hudi_table_versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     hudi_partition: str | None = None
     hudi_options: Mapping[str, str] = field(default_factory=dict)
     published_shuffle: float = 0.0
@@ -230,9 +233,19 @@ class IndexSpec:
         """Whether it is built from the keys of base files, and kept in the table."""
         return self.metadata_partition is not None or self.key_runs != ""
 
+    def hudi_has_it(self, release: tuple[int, ...], table_version: int) -> bool:
+        """Whether a release of Hudi has it in tables of a version."""
+        if not self.in_hudi or (self.hudi_before is not None and release >= self.hudi_before):
+            return False
+        since = self.hudi_table_versions or {table_version: self.hudi_since}
+        return table_version in since and release >= max(self.hudi_since, since[table_version])
+
     def partition_in(self, table_version: int) -> str | None:
-        """The partition of the metadata table that has it in tables of a version; None for none."""
-        if table_version in self.hudi_table_versions:
+        """The partition of the metadata table that has it in tables of a version; None for none.
+
+        Of version 6 Keymark's own is told: a table of Hudi's may have the index in it, too.
+        """
+        if table_version in self.hudi_table_versions and table_version > _OWN_VERSION:
             return self.hudi_partition
         return self.metadata_partition
 

@@ -157,12 +157,7 @@ def engine_indexes(name: str) -> tuple[str, ...]:
         return tuple(specs())
     release, tables = hudi_releases.number(version), table_version(name)
     return tuple(
-        spec.name
-        for spec in measured_specs().values()
-        if spec.in_hudi
-        and spec.hudi_since <= release
-        and (spec.hudi_before is None or release < spec.hudi_before)
-        and (not spec.hudi_table_versions or tables in spec.hudi_table_versions)
+        spec.name for spec in measured_specs().values() if spec.hudi_has_it(release, tables)
     )
 
 

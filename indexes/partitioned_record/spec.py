@@ -31,7 +31,7 @@ SPEC = IndexSpec(
     named_to_hudi="SIMPLE",
     in_hudi=True,
     hudi_since=(1, 1, 0),
-    hudi_table_versions=(8, 9),
+    hudi_table_versions={6: (1, 2, 0), 8: (1, 1, 0), 9: (1, 1, 0)},
     hudi_partition="record_index",
     hudi_options={_ENABLE: "true"},
 )

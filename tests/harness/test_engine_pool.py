@@ -61,11 +61,12 @@ def test_what_hudi_cannot_be_asked_is_left_out_and_the_rest_is_measured(monkeypa
 def test_a_release_can_be_asked_for_what_it_is_known_not_to_have(monkeypatch):
     monkeypatch.setattr(jars, "missing_bundle", lambda _: None)
     named = ["record", "partitioned_record"]
-    engines = ["hudi@0.15.0", "hudi@1.2.0-v6"]
+    engines = ["hudi@0.15.0", "hudi@1.1.1-v6"]
     found = engine_pool.missing(engines, named)
     assert found.keys() == {f"{engine}/partitioned_record" for engine in engines}
     asked = engine_pool.Demands(refused=True)
     assert engine_pool.missing(engines, named, demands=asked) == {}
+    assert engine_pool.missing(["hudi@1.2.0-v6", "hudi@1.1.1-v8"], named) == {}
     # An index that no release has is not asked.
     found = engine_pool.missing(engines[:1], ["record", "compact"], demands=asked)
     assert found.keys() == {"hudi@0.15.0/compact"}
