@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from table_cases import unpack
 
+from keymark import Table
 from keymark.harness.tables.hudi_rs import merged, slices
 from keymark.table.errors import NotATableError, UnsupportedTableError
 from keymark.table.properties.options import REQUEST_LOG
@@ -205,6 +206,24 @@ def test_a_damaged_base_file_is_told_and_the_rest_holds(table):
 def test_no_table(tmp_path):
     with pytest.raises(NotATableError, match=r"hoodie\.properties is missing"):
         look(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("_delta_log/00000000000000000000.json", r"but one of Delta \(it has _delta_log\)"),
+        ("metadata/00000-9c12.metadata.json", r"but one of Iceberg \(it has metadata/\*"),
+        ("metadata/v1.metadata.json", r"but one of Iceberg .*; `keymark data profile` profiles"),
+        ("metadata/other.json", r"hoodie\.properties is missing"),
+    ],
+)
+def test_a_table_of_another_format_is_named(tmp_path, file, told):
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).touch()
+    for opened in (look, Table.open):
+        with pytest.raises(NotATableError, match=told) as caught:
+            opened(str(tmp_path))
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
