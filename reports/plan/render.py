@@ -186,12 +186,13 @@ def over_ranges(made: Regrets) -> list[str]:
         said.append(f"  {each.index}: at most {each.worst:.0%} of a write more{least}")
     if len(made.good) > 1:
         said.append(f"  good choices all over the ranges: {', '.join(made.good)}")
-    said += [
-        f"  {each.along} changes it: {each.low} at the low end, where {each.high} costs "
-        f"{each.low_regret:.0%} of a write more; {each.high} at the high end, where {each.low} "
-        f"costs {each.high_regret:.0%} more"
-        for each in made.changes
-    ]
+    for each in made.changes:
+        end = f", and {each.high} at the high end" if each.above != each.high else ""
+        said.append(
+            f"  {each.along} changes it at {digits(each.at)}: below, {each.low} adds least (at the "
+            f"low end {each.high} costs {each.low_regret:.0%} of a write more); above, "
+            f"{each.above}{end} (at the high end {each.low} costs {each.high_regret:.0%} more)"
+        )
     return said
 
 
