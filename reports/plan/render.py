@@ -186,12 +186,13 @@ def over_ranges(made: Regrets) -> list[str]:
         said.append(f"  {each.index}: at most {each.worst:.0%} of a write more{least}")
     if len(made.good) > 1:
         said.append(f"  good choices all over the ranges: {', '.join(made.good)}")
-    for each in made.changes:
-        end = f", and {each.high} at the high end" if each.above != each.high else ""
+    for change in made.changes:
+        end = f", and {change.high} at the high end" if change.above != change.high else ""
         said.append(
-            f"  {each.along} changes it at {digits(each.at)}: below, {each.low} adds least (at the "
-            f"low end {each.high} costs {each.low_regret:.0%} of a write more); above, "
-            f"{each.above}{end} (at the high end {each.low} costs {each.high_regret:.0%} more)"
+            f"  {change.along} changes it at {digits(change.at)}: below, {change.low} adds least "
+            f"(at the low end {change.high} costs {change.low_regret:.0%} of a write more); above, "
+            f"{change.above}{end} (at the high end {change.low} costs {change.high_regret:.0%} "
+            "more)"
         )
     return said
 
