@@ -106,8 +106,16 @@ def table_version(name: str) -> int:
 
 def version_mistake(engine: str, options: Mapping[str, str]) -> str | None:
     """Why options contradict the table version of an engine's name; None if they do not."""
-    hudi, wanted = hudi_name(engine), options.get(hudi_releases.WRITE_VERSION)
-    if hudi is None or wanted in (None, str(hudi.table_version)):
+    hudi = hudi_name(engine)
+    if hudi is None:
+        return None
+    # A release that may not upgrade leaves an older table as it is, whatever version is its own.
+    means = {
+        hudi_releases.WRITE_VERSION: str(hudi.table_version),
+        hudi_releases.AUTO_UPGRADE: "true" if hudi.is_own else "false",
+    }
+    given = [name for name, meant in means.items() if options.get(name, meant) != meant]
+    if not given:
         return None
     release = hudi_releases.release(hudi.version)
     names = [
@@ -115,7 +123,7 @@ def version_mistake(engine: str, options: Mapping[str, str]) -> str | None:
         for version in release.versions
     ]
     return (
-        f"{hudi_releases.WRITE_VERSION} is {wanted}, and {engine} makes version "
+        f"{given[0]} is {options[given[0]]}, and {engine} makes version "
         f"{hudi.table_version}; the engine's name says the version: {', '.join(names)}"
     )
 

@@ -98,7 +98,7 @@ def _version_options(engine: HudiName, payload: str) -> dict[str, str]:
         found["hoodie.record.merge.mode"] = _MERGE_MODES[mode]
     if not engine.is_own:
         found[hudi_releases.WRITE_VERSION] = str(engine.table_version)
-        found["hoodie.write.auto.upgrade"] = "false"
+        found[hudi_releases.AUTO_UPGRADE] = "false"
     if engine.table_version == hudi_releases.BASE_VERSION:
         found |= _METADATA_OPTIONS
         if not engine.is_own:

@@ -23,6 +23,9 @@ BASE_VERSION = 6
 WRITE_VERSION = "hoodie.write.table.version"
 """Hudi's option for the version of the tables that it makes."""
 
+AUTO_UPGRADE = "hoodie.write.auto.upgrade"
+"""Hudi's option, on by default: whether a write brings an older table to the version it makes."""
+
 BUNDLED = ("0.15.0", "1.0.1", "1.0.2", "1.1.1", "1.2.0")
 """The releases with a bundle for Spark 3.5 in Maven Central, ascending.
 

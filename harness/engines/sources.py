@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keymark.harness.engines import (
+    HudiName,
     format_name,
     hudi_name,
     hudi_releases,
@@ -42,16 +43,41 @@ def source_mistake(engine: str, source: SourceFacts) -> str | None:
             f"{engine} makes tables of version {hudi.table_version}, and {source.name} has version "
             f"{source.version}; hudi@{hudi.version} can write it"
         )
+    return _older_mistake(engine, hudi, source)
+
+
+def _older_mistake(engine: str, hudi: HudiName, source: SourceFacts) -> str | None:
+    """Why an engine cannot bring copies of a table to its own version; None if it can.
+
+    Hudi 1.x throws at tables older than version 6. With `hoodie.write.auto.upgrade=false`, which
+    names with a version mean, it writes the version that the table has, whatever it is told.
+    Source: UpgradeDowngrade.needsUpgrade of Hudi 1.1.
+    """
+    release, has = hudi_releases.release(hudi.version), source.version
+    if has < hudi_releases.BASE_VERSION < max(release.versions):
+        maker = hudi_releases.maker(hudi_releases.BASE_VERSION)
+        return (
+            f"Hudi {hudi.version} writes tables from version {hudi_releases.BASE_VERSION} on, and "
+            f"{source.name} has version {has}; hudi@{maker} brings its copies there"
+        )
+    if has < hudi.table_version and not hudi.is_own:
+        return (
+            f"{engine} leaves tables at the version that they have, and {source.name} has version "
+            f"{has}; hudi@{hudi.version}-v{has} measures it so, and hudi@{hudi.version} brings its "
+            f"copies to {release.own_version}"
+        )
     return None
 
 
 def upgrade_note(engine: str, source: SourceFacts) -> str | None:
-    """What an engine does to the version of a copy with its first write; None if nothing."""
+    """What an engine that can measure copies does to their version; None if nothing."""
     hudi, makes = hudi_name(engine), table_version(engine)
     if hudi is None or source.version >= makes:
         return None
-    older = f"hudi@{hudi.version}-v{source.version}"
-    return (
+    brings = (
         f"{engine} brings the copies of {source.name} from table version {source.version} to "
-        f"{makes} with its first write, as it does by default; {older} leaves them as they are."
+        f"{makes} with its first write, as it does by default"
     )
+    if source.version not in hudi_releases.release(hudi.version).versions:
+        return f"{brings}."
+    return f"{brings}; hudi@{hudi.version}-v{source.version} leaves them as they are."

@@ -23,6 +23,7 @@ class History:
         new_share: of the rows that all of them put or changed; None where they only deleted.
         amplification: rows written for a changed one; None where log files take the changes.
         seconds: from request to completion; None where the table's version does not keep it.
+        file_seconds: of tasks for its files, summed over them; None where no commit tells it.
         rows_a_day: by which the table grows; None where its writes are less than an hour apart.
     """
 
@@ -34,6 +35,7 @@ class History:
     new_share: float | None
     amplification: float | None
     seconds: float | None
+    file_seconds: float | None
     rows_a_day: float | None
 
 
@@ -44,6 +46,7 @@ def history(survey: TableSurvey) -> History | None:
         return None
     put = sum(write.updated + write.inserted for write in upserts)
     seconds = [write.seconds for write in upserts if write.seconds is not None]
+    of_files = [write.file_seconds for write in upserts if write.file_seconds is not None]
     return History(
         upserts=len(upserts),
         batch=median(write.batch for write in upserts),
@@ -55,6 +58,7 @@ def history(survey: TableSurvey) -> History | None:
         if survey.merge_on_read
         else median(write.rows_written / write.batch for write in upserts),
         seconds=median(seconds) if seconds else None,
+        file_seconds=median(of_files) if of_files else None,
         rows_a_day=_rows_a_day(survey.writes),
     )
 

@@ -128,7 +128,11 @@ def _upserts(history: History) -> str:
     )
     if history.amplification is not None:
         said += f": {digits(history.amplification)} rows for a changed one"
-    return f"{said}; {digits(history.seconds)} s" if history.seconds is not None else said
+    if history.seconds is not None:
+        said += f"; {digits(history.seconds)} s"
+    if history.file_seconds is not None:
+        said += f"; {digits(history.file_seconds)} s of tasks for its files, summed over them"
+    return said
 
 
 def _index(made: Advice) -> str:

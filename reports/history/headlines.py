@@ -1,7 +1,8 @@
 """Runs of several scenarios into the history of each headline.
 
 Runs are taken together that measured the same scenario with the same work on the same machine:
-times of two machines say nothing about a change.
+times of two machines say nothing about a change. As in `series`, versions of Hudi's tables are
+never joined.
 """
 
 from __future__ import annotations

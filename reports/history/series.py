@@ -1,17 +1,22 @@
-"""Run folders and summaries into one series for each number, and its changes."""
+"""Run folders and summaries into one series for each number, and its changes.
+
+A series is of one cell, and a cell is named after its engine, which tells the version of Hudi's
+tables: versions are never joined. Runs of before schema 2 are of version 6, and read so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
-from keymark.harness.engines import is_native
+from keymark.harness.engines import hudi_name, is_native
 from keymark.harness.store.units import METRICS
 from keymark.reports.errors import ReportError
 from keymark.reports.gate import run_numbers
 from keymark.reports.gate.policy import Kind, Level, Policy
-from keymark.reports.gate.run_numbers import Key
+from keymark.reports.gate.run_numbers import Key, RunNumbers
 from keymark.reports.history.change_points import LevelChange, counter_changes, time_changes
 from keymark.reports.model.projection import step_order
 from keymark.reports.render.text import clean
@@ -83,7 +88,7 @@ def read(paths: Sequence[Path]) -> History:
 
     Raises:
         ReportError: a path is neither, its run did other work than the first one, or no number is
-            in two runs.
+            in two runs, as where their tables are of different versions.
     """
     if len(paths) < 2:
         raise ReportError("a history needs at least two runs")
@@ -100,6 +105,7 @@ def read(paths: Sequence[Path]) -> History:
         for key, measured in side.numbers.items():
             numbers.setdefault(key, {})[place] = measured.median
             units[key] = measured.unit
+    apart = list(_versions_apart(found))
     foreign = frozenset().union(*(side.foreign for side in found))
     series = [
         number_history(key, units[key], values, native=key.cell not in foreign)
@@ -107,7 +113,8 @@ def read(paths: Sequence[Path]) -> History:
         if len(values) > 1 and key.metric in METRICS
     ]
     if not series:
-        raise ReportError("no verified number is in two of the runs, so there is no history")
+        nothing = "no verified number is in two of the runs, so there is no history"
+        raise ReportError("; ".join([nothing, *apart[:3]]))
     return History(
         runs=tuple(side.run_id or side.name for side in found),
         series=tuple(sorted(series, key=_order)),
@@ -116,8 +123,32 @@ def read(paths: Sequence[Path]) -> History:
             f"{side.name}: {clean(cell)} is left out ({clean(reason)})"
             for side in found
             for cell, reason in side.wrong.items()
-        ),
+        )
+        + tuple(apart),
     )
+
+
+def _versions_apart(found: Sequence[RunNumbers]) -> Iterator[str]:
+    """Cells of one release that no run measured together and that differ by their tables' version.
+
+    Whoever gave these runs may have taken them for runs of the same.
+    """
+    runs_of: dict[tuple[str, str], dict[int, tuple[str, set[int]]]] = {}
+    for place, side in enumerate(found):
+        for cell in side.cells:
+            engine, _, rest = cell.partition("/")
+            if hudi := hudi_name(engine):
+                versions = runs_of.setdefault((hudi.version, rest), {})
+                versions.setdefault(hudi.table_version, (cell, set()))[1].add(place)
+    for _, versions in sorted(runs_of.items()):
+        for (first, (one, runs)), (second, (other, others)) in combinations(
+            sorted(versions.items()), 2
+        ):
+            if not runs & others:
+                yield (
+                    f"{clean(one)} has tables of version {first} and {clean(other)} of version "
+                    f"{second}: a history joins numbers of one version"
+                )
 
 
 def _begins(numbers: Mapping[Key, Mapping[int, float]]) -> Iterator[Begin]:

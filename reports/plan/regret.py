@@ -24,6 +24,9 @@ _POINTS_OF_MORE = 3
 _MOST_IN_THREES = 6
 """Of more ranges only the ends are looked at: three values of each of nine would be 19,683 places,
 which take seconds."""
+_HALVINGS = 24
+_EXACT = 1.001
+"""What changes the answer is told to three digits."""
 
 Place = Mapping[str, float]
 """Values of the inputs by name."""
@@ -55,6 +58,8 @@ class Change:
     Attributes:
         along: the input.
         low: the index that adds least at its low end.
+        at: up to this value it does, by the likely costs.
+        above: the index that adds least right above.
         high: the one at its high end.
         low_regret: what `high` costs more at the low end, as a share of that write.
         high_regret: what `low` costs more at the high end.
@@ -62,6 +67,8 @@ class Change:
 
     along: str
     low: str
+    at: float
+    above: str
     high: str
     low_regret: float
     high_regret: float
@@ -120,13 +127,19 @@ def regrets(
                 worst[index] = Regret(index=index, worst=regret, at=place, better=best)
     changes = []
     for name, span in ranges.items():
-        ends = [workload(middle | {name: end}) for end in (span.low, span.high)]
-        at_low, at_high = (_costs(calibration, at, indexes) for at in ends)
+
+        def costs_of(value: float, name: str = name) -> _Costs:
+            return _costs(calibration, workload(middle | {name: value}), indexes)
+
+        at_low, at_high = costs_of(span.low), costs_of(span.high)
         low, high = _cheapest(at_low), _cheapest(at_high)
         if low != high:
+            at, above = _turn(costs_of, span, low, high)
             change = Change(
                 along=name,
                 low=low,
+                at=at,
+                above=above,
                 high=high,
                 low_regret=_more(at_low, high, low),
                 high_regret=_more(at_high, low, high),
@@ -142,7 +155,8 @@ def regrets(
 def least_regretted(choice: Choice, over: Regrets | None, model: CostModel, at: Workload) -> Choice:
     """The choice of the ranges' middle, turned to the index that is regretted least over them.
 
-    Where the middle recommends nothing, or not the cheapest index, what is known is too little.
+    Where the middle recommends nothing, or not the cheapest index, what is known is too little:
+    regret is of likely costs, and there their ranges overlap, so that it cannot decide either.
     """
     if over is None or choice.recommended != choice.order[0]:
         return choice
@@ -153,6 +167,29 @@ def least_regretted(choice: Choice, over: Regrets | None, model: CostModel, at: 
     )
     options = options_of(model, best.index, at)
     return replace(choice, recommended=best.index, why=why, options=options)
+
+
+def _turn(
+    costs_of: Callable[[float], _Costs], span: Span, low: str, high: str
+) -> tuple[float, str]:
+    """Where an index stops adding least, to three digits, and the index that does right above.
+
+    Args:
+        costs_of: the costs of a value.
+        span: between a value where `low` adds least and one where `high` does.
+        low: the index.
+        high: another one.
+    """
+    above = high
+    for _ in range(_HALVINGS):
+        if span.high <= span.low * _EXACT:
+            break
+        cheapest = _cheapest(costs_of(span.middle))
+        if cheapest == low:
+            span = Span(span.middle, span.high)
+        else:
+            span, above = Span(span.low, span.middle), cheapest
+    return float(f"{span.high:.3g}"), above
 
 
 def _costs(calibration: Calibration, at: Workload, indexes: Sequence[str]) -> _Costs:

@@ -186,12 +186,14 @@ def over_ranges(made: Regrets) -> list[str]:
         said.append(f"  {each.index}: at most {each.worst:.0%} of a write more{least}")
     if len(made.good) > 1:
         said.append(f"  good choices all over the ranges: {', '.join(made.good)}")
-    said += [
-        f"  {each.along} changes it: {each.low} at the low end, where {each.high} costs "
-        f"{each.low_regret:.0%} of a write more; {each.high} at the high end, where {each.low} "
-        f"costs {each.high_regret:.0%} more"
-        for each in made.changes
-    ]
+    for change in made.changes:
+        end = f", and {change.high} at the high end" if change.above != change.high else ""
+        said.append(
+            f"  {change.along} changes it at {digits(change.at)}: below, {change.low} adds least "
+            f"(at the low end {change.high} costs {change.low_regret:.0%} of a write more); above, "
+            f"{change.above}{end} (at the high end {change.low} costs {change.high_regret:.0%} "
+            "more)"
+        )
     return said
 
 

@@ -2,18 +2,20 @@
 
 A table that is compacted inside of a write shows it in that upsert, one that is compacted by a step
 of its own in that step, and a copy-on-write table not at all. Only the sum of both can be compared.
-The slowest upsert says what a single write had to wait for.
+The slowest upsert says what a single write had to wait for. Whoever puts compaction off pays in
+reads: a snapshot merges log files, and a read-optimised query leaves them out. Both are taken one
+after the other, before the compaction at the end.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keymark.reports.model.data_points import by_data, leading, words_of
-from keymark.reports.model.measures import Measure
+from keymark.reports.model.measures import BY_KEY, Measure, time_of
 from keymark.reports.model.projection import UPSERT, CellView, Run, Trial
 from keymark.reports.model.tables import SummaryTable, table
 from keymark.reports.render.grids import Grid, grid
@@ -67,11 +69,18 @@ def _seconds(
     )
 
 
+_COMPACTION = _seconds("compaction", "Compaction as a step", (COMPACT_ROWS,))
 MEASURES = (
     _seconds("bill", "Upserts and compaction", (UPSERT, COMPACT_ROWS)),
     _seconds("upserts", "Upserts alone", (UPSERT,)),
     _seconds("slowest_upsert", "Slowest upsert", (UPSERT,), max),
-    _seconds("compaction", "Compaction as a step", (COMPACT_ROWS,)),
+    _COMPACTION,
+)
+_SNAPSHOT = "Snapshot point query at the end"
+_OPTIMISED = "Read-optimised point query at the end"
+READS = (
+    replace(BY_KEY["point_query_spark"], key="snapshot_read", title=_SNAPSHOT, what=_SNAPSHOT),
+    time_of("point_query_optimized", _OPTIMISED, _OPTIMISED),
 )
 
 
@@ -96,9 +105,9 @@ def compaction_part(run: Run) -> CompactionPart | None:
     """The section of a run; None unless cells on the same data differ in how they compact."""
     right = leading([cell for cell in run.cells if cell.verified])
     made = {
-        words_of(data): table(cells, MEASURES)
+        words_of(data): table(cells, [*MEASURES, *(each for each in READS if _has(cells, each))])
         for data, cells in by_data(right).items()
-        if len(cells) > 1 and any(MEASURES[-1].values(cell) for cell in cells)
+        if len(cells) > 1 and _has(cells, _COMPACTION)
     }
     if not made:
         return None
@@ -112,6 +121,10 @@ def compaction_part(run: Run) -> CompactionPart | None:
         ],
         values=[value for bills in made.values() for value in _values(bills)],
     )
+
+
+def _has(cells: Sequence[CellView], measure: Measure) -> bool:
+    return any(measure.values(cell) for cell in cells)
 
 
 def _values(bills: SummaryTable) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ there; where the file is torn, the backup counts. Source: HoodieTableConfig of H
 from __future__ import annotations
 
 import binascii
+import contextlib
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,12 @@ import javaproperties
 
 from keymark.indexes.installed import specs
 from keymark.indexes.spec import KeyRuns
-from keymark.table.errors import CorruptFileError, NotATableError, UnsupportedTableError
+from keymark.table.errors import (
+    CorruptFileError,
+    NotATableError,
+    StorageError,
+    UnsupportedTableError,
+)
 from keymark.table.layout.naming import PROPERTIES, PROPERTIES_BACKUP
 from keymark.table.properties.options import (
     COLUMN_STATS_COLUMNS,
@@ -281,7 +287,28 @@ def _load(storage: Storage) -> tuple[TableConfig, bytes]:
     if torn:
         # It says more of what is wrong, or has its last line without an end.
         return _parsed(torn, PROPERTIES), torn
-    raise NotATableError(f"{storage.root} is not a Hudi table: {PROPERTIES} is missing")
+    raise no_table(storage)
+
+
+def no_table(storage: Storage) -> NotATableError:
+    """The error for a folder without hoodie.properties, with the format of the table in it.
+
+    A folder `_delta_log` is Delta's (its protocol, "Delta Log Entries"), files
+    `metadata/*.metadata.json` are Iceberg's (its spec, "File System Tables" and "Table Metadata").
+    A store gets two requests more.
+    """
+    other = ""
+    with contextlib.suppress(StorageError):
+        if storage.exists("_delta_log"):
+            other = "of Delta (it has _delta_log)"
+        elif any(each.name.endswith(".metadata.json") for each in storage.list("metadata")):
+            other = "of Iceberg (it has metadata/*.metadata.json)"
+    if other:
+        return NotATableError(
+            f"{storage.root} is not a Hudi table but one {other}; `keymark data profile` profiles "
+            "the keys of such tables"
+        )
+    return NotATableError(f"{storage.root} is not a Hudi table: {PROPERTIES} is missing")
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,7 +2,8 @@
 
 A commit lists each file that it wrote. A table of 20,000 files may have thousands of commits, so
 that nothing of a commit is kept but its sums and the rows of its base files.
-Source: HoodieCommitMetadata, CommitMetadataSerDeV1 and V2 of Hudi 1.1.
+Source: HoodieCommitMetadata, CommitMetadataSerDeV1 and V2, HoodieWriteStat.RuntimeStats, whose
+times run from the making of a file's write handle to its end (HoodieWriteHandle), of Hudi 1.1.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from keymark.table.timeline.avro_file import decode_container, load_schema
 _AVRO = b"Obj"
 _BAD = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 _BASE_FILE = ".parquet"
+_TIMES = ("totalScanTime", "totalUpsertTime", "totalCreateTime")
+"""Milliseconds in which a task read a file group's logs, merged into a file, or created one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ def decode(data: bytes, instant: SurveyInstant) -> Commit:
                 files=len({(stat.partition, stat.file_id) for stat in stats}),
                 partitions=len({stat.partition for stat in stats}),
                 seconds=instant.seconds,
+                # Keymark's own commits tell zeros.
+                file_seconds=sum(stat.milliseconds for stat in stats) / 1000 or None,
             ),
             rows={stat.path: stat.rows for stat in stats if stat.path.endswith(_BASE_FILE)},
             replaced=frozenset(
@@ -84,9 +89,11 @@ class _Stat:
     inserted: int
     deleted: int
     bytes: int
+    milliseconds: int
 
     @classmethod
     def of(cls, stat: Mapping[str, Any], partition: str) -> _Stat:
+        took = stat.get("runtimeStats") or {}
         return cls(
             partition=partition,
             file_id=str(stat.get("fileId")),
@@ -96,6 +103,7 @@ class _Stat:
             inserted=int(stat.get("numInserts") or 0),
             deleted=int(stat.get("numDeletes") or 0),
             bytes=int(stat.get("totalWriteBytes") or 0),
+            milliseconds=sum(int(took.get(name) or 0) for name in _TIMES),
         )
 
 

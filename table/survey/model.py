@@ -20,6 +20,8 @@ class WriteFacts:
         partitions: partition paths that it wrote to.
         seconds: from the request to the completion; None where the table's version does not keep
             the second.
+        file_seconds: from opening to closing a file, summed over its files: time of tasks, which
+            write files side by side, and not of the clock; None where the commit tells none.
     """
 
     time: str
@@ -33,6 +35,7 @@ class WriteFacts:
     files: int
     partitions: int
     seconds: float | None
+    file_seconds: float | None
 
     @property
     def batch(self) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from keymark.table.errors import NotATableError, TableError, UnsupportedTableError
+from keymark.table.errors import TableError, UnsupportedTableError
 from keymark.table.layout.naming import HOODIE, PROPERTIES, PROPERTIES_BACKUP
-from keymark.table.properties.config import decode_properties
+from keymark.table.properties.config import decode_properties, no_table
 from keymark.table.storage.storage import Storage
 from keymark.table.survey import facts, samples
 from keymark.table.survey.commits import Commit, decode
@@ -142,7 +142,7 @@ def _properties(storage: Storage) -> tuple[dict[str, str], int]:
         if "hoodie.table.name" in found:
             break
     else:
-        raise NotATableError(f"{storage.root} is not a Hudi table: {PROPERTIES} is missing")
+        raise no_table(storage)
     text = found.get("hoodie.table.version", "")
     version = int(text) if text.isdecimal() and len(text) < 4 else 0
     if version not in VERSIONS:

@@ -106,6 +106,13 @@ def test_an_option_that_contradicts_the_version_of_the_engines_name(engine, vers
     assert said in str(caught.value)
 
 
+def test_an_engine_that_makes_its_own_version_may_not_be_kept_from_upgrading():
+    sets = ["table.engine_options.hudi@1.2.0.hoodie.write.auto.upgrade=false"]
+    told = "hoodie.write.auto.upgrade is false, and hudi@1.2.0 makes version 9; the engine's name"
+    with pytest.raises(ScenarioError, match=told):
+        scenario.load("releases", sets=sets, overrides={"engines": ["hudi@1.2.0"]})
+
+
 def test_an_option_that_says_the_version_of_the_engines_name_is_no_contradiction():
     sets = ["table.engine_options.hudi@1.2.0-v6.hoodie.write.table.version=6"]
     assert scenario.load("releases", sets=sets, overrides={"engines": ["hudi@1.2.0-v6"]})

@@ -109,6 +109,15 @@ def test_log_files_need_hudi_rs(table):
         independent.slices(table)
 
 
+def test_a_merge_on_read_table_is_a_source_from_version_8_on(tmp_path):
+    for name in ("1.2.0-own_merge_on_read", "0.15.0-variants"):
+        with tarfile.open(DATA / f"hudi-{name}.tar.gz") as archive:
+            archive.extractall(tmp_path, filter="data")
+    assert independent.source_facts(tmp_path / "own_merge_on_read" / "table").is_merge_on_read
+    with pytest.raises(HarnessError, match="is MERGE_ON_READ of version 6; such tables are read f"):
+        independent.source_facts(tmp_path / "f")
+
+
 def test_only_a_merge_on_read_table_has_log_files(tmp_path):
     held = {}
     for name in ("1.1.1-own", "1.2.0-own_merge_on_read"):

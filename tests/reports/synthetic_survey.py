@@ -34,6 +34,7 @@ def write(number, **changes):
         files=4,
         partitions=2,
         seconds=60.0,
+        file_seconds=90.0,
     )
     return replace(made, **changes)
 

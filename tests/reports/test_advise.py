@@ -261,6 +261,7 @@ def test_command(archive, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "nothing to change" in said.splitlines()[0]
     assert "what each index would cost" in said
+    assert "s of tasks for its files, summed over them" in said
     assert cli.main(["advise", str(path), "--json", "--commits", "2"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert len(told["writes"]) == 2

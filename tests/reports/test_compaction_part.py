@@ -51,6 +51,42 @@ def test_upserts_and_compaction_are_added_up(tmp_path):
     assert ("inline", "compaction") not in bills
 
 
+READS = {
+    "scheduled": {"point_query_2": 9.0, "point_query": 3.0, "point_query_optimized": 0.5},
+    "inline": {"point_query_2": 9.0, "point_query": 1.0, "point_query_optimized": 0.5},
+    "cow": {"point_query_2": 9.0, "point_query": 0.6},
+}
+"""Behind the upserts; those between rounds lie elsewhere in the rounds of a compaction."""
+
+
+def test_reads_stand_beside_the_bill(tmp_path):
+    cells = {name: CELLS[name] | READS[name] for name in CELLS}
+    path = run_of(tmp_path / "run", cells)
+    (run,) = load([path])
+    told = {
+        (each["cell"].split("/")[2], each["measure"]): each["median"]
+        for each in compaction_part(run).values
+    }
+    assert {name: told[name, "snapshot_read"] for name in CELLS} == {
+        "scheduled": 3.0,
+        "inline": 1.0,
+        "cow": 0.6,
+    }
+    assert told["scheduled", "point_query_optimized"] == 0.5
+    assert ("cow", "point_query_optimized") not in told
+    assert told["scheduled", "bill"] == 11.0
+    publish([path])
+    page = (path / "report" / "compaction.md").read_text()
+    assert "- Snapshot point query at the end: " in page
+    assert "- Read-optimised point query at the end: " in page
+
+
+def test_a_run_without_reads_has_no_columns_for_them(tmp_path):
+    path = run_of(tmp_path / "run")
+    publish([path])
+    assert "point query" not in (path / "report" / "compaction.md").read_text()
+
+
 def test_a_repetition_without_one_of_the_steps_is_left_out(tmp_path):
     (run,) = load([run_of(tmp_path / "run", without=(2, "compact_rows_2"))])
     counts = {

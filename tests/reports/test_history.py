@@ -170,6 +170,64 @@ def test_bad_input_is_one_line(capsys, tmp_path):
         assert said in line
 
 
+def write_hudi_runs(folder, *engines, beside=()):
+    """A run folder for each engine.
+
+    Args:
+        folder: for the run folders.
+        engines: (engine, schema version of the run's files) of each run.
+        beside: engines that all runs have measured as well.
+    """
+    paths = []
+    for number, (engine, schema) in enumerate(engines):
+        run_id = f"run{number}"
+        samples = [
+            sample(run_id=run_id, cell=f"{name}/record", engine=name, schema_version=schema)
+            for name in (engine, *beside)
+        ]
+        info = {"run_id": run_id, "schema_version": schema, "scenario": {"name": "releases"}}
+        paths.append(write_run(folder / run_id, samples, info))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("engines", "told"),
+    [
+        (
+            [("hudi@1.2.0", 3), ("hudi@1.2.0-v6", 3)],
+            "hudi@1.2.0-v6/record has tables of version 6 and hudi@1.2.0/record of version 9",
+        ),
+        (
+            [("hudi@1.0.2", 1), ("hudi@1.0.2", 3)],
+            "hudi@1.0.2-v6/record has tables of version 6 and hudi@1.0.2/record of version 8",
+        ),
+    ],
+)
+def test_versions_of_tables_are_never_joined(capsys, tmp_path, engines, told):
+    """Runs of before schema 2 are of version 6, though the name of their engine does not say so."""
+    alone = write_hudi_runs(tmp_path / "alone", *engines)
+    code, said = call(capsys, *alone)
+    assert (code, said.count("\n")) == (2, 1)
+    assert told in said
+    assert [work.headlines for work in read_all(alone)] == [()]
+    code, said = call(
+        capsys, *write_hudi_runs(tmp_path / "beside", *engines, beside=["native"]), "--json"
+    )
+    found = json.loads(said)
+    assert (code, found["series"]) == (0, 1)
+    (warning,) = found["warnings"]
+    assert told in warning
+
+
+def test_runs_of_before_versions_were_told_go_on_as_version_6(capsys, tmp_path):
+    paths = write_hudi_runs(tmp_path, ("hudi@1.0.2", 1), ("hudi@1.0.2-v6", 3))
+    code, said = call(capsys, *paths, "--json")
+    found = json.loads(said)
+    assert (code, found["series"], found["warnings"]) == (0, 1, [])
+    (work,) = read_all(paths)
+    assert {each.key.cell for each in work.headlines[0].history.series} == {"hudi@1.0.2-v6/record"}
+
+
 def named(path, name, **machine):
     """Give the run of a folder the name of a scenario, and a machine."""
     info = json.loads((path / "run.json").read_text())

@@ -26,7 +26,8 @@ from keymark.reports.plan.predict import (
     likely_added,
     quantity,
 )
-from keymark.reports.plan.regret import regrets
+from keymark.reports.plan.regret import _turn, regrets
+from keymark.reports.plan.render import over_ranges
 from keymark.reports.plan.spans import Span
 
 RANGES = ("--records", "1e6..1e7", "--batch", "1000..100k")
@@ -89,6 +90,32 @@ def test_what_changes_the_answer_says_by_how_much():
         whole = sum(likely(known, part, worse, at) for part in PARTS)
         assert told == pytest.approx((cost[worse] - cost[better]) / whole)
         assert told > 0
+    assert change.above == "record"
+    at, _ = laid_out(known, workload({"records": change.at}))
+    scan, record = (likely_added(known, name, at) for name in ("global_simple", "record"))
+    assert scan == pytest.approx(record, rel=0.02)
+    said = over_ranges(regrets(known, spans, workload, ["record", "global_simple"]))[-1]
+    assert f"records changes it at {change.at:,.0f}: below, global_simple adds least" in said
+    assert said.endswith("more)")
+    assert "and record at the high end" not in said
+
+
+@pytest.mark.parametrize(
+    ("span", "costs", "turn"),
+    [
+        (Span(10, 1e6), {"a": 1.0, "b": 500.0, "c": 2e5}, (500.0, "b")),
+        (Span(0, 1), {"a": 0.0, "c": 0.25}, (0.25, "c")),
+        (Span(0, 1), {"a": 0.0, "c": 1e-9}, (5.96e-08, "c")),
+    ],
+)
+def test_where_the_choice_turns(span, costs, turn):
+    """By hand: each index adds least from its value on; between `a` and `c` there may be a `b`."""
+
+    def costs_of(value):
+        best = max((name for name in costs if costs[name] <= value), key=costs.__getitem__)
+        return {name: (float(name != best), 1.0) for name in costs}
+
+    assert _turn(costs_of, span, "a", "c") == turn
 
 
 def test_a_plan_takes_less_than_a_second_however_many_ranges():

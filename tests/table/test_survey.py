@@ -6,10 +6,13 @@ import hashlib
 import json
 import shutil
 
+import fastavro
 import pyarrow.parquet as pq
 import pytest
-from table_cases import unpack
+from table_cases import create, unpack
+from table_cases import rows as make_rows
 
+from keymark import Table
 from keymark.harness.tables.hudi_rs import merged, slices
 from keymark.table.errors import NotATableError, UnsupportedTableError
 from keymark.table.properties.options import REQUEST_LOG
@@ -114,6 +117,32 @@ def test_commits_of_version_6_and_of_later_ones_say_the_same(tmp_path):
     assert all(write.seconds and write.seconds > 0 for write in (first, *others))
 
 
+def file_seconds(document):
+    """Of a commit's document: what Hudi's tasks took for its files, summed over them."""
+    stats = [stat for of in document["partitionToWriteStats"].values() for stat in of]
+    return sum(sum(stat["runtimeStats"].values()) for stat in stats) / 1000
+
+
+def test_seconds_of_files_are_those_that_hudis_commits_tell(tmp_path):
+    six = unpack("hudi-0.15.0-record_index.tar.gz", tmp_path / "6") / "record_index" / "table"
+    for write in look(six).writes:
+        document = json.loads((six / ".hoodie" / f"{write.time}.commit").read_text())
+        assert write.file_seconds == pytest.approx(file_seconds(document))
+        assert write.file_seconds > 0
+        assert write.seconds is None
+    nine = unpack("hudi-1.1.1-own.tar.gz", tmp_path / "9") / "own" / "table"
+    for write in look(nine).writes:
+        (path,) = (nine / ".hoodie" / "timeline").glob(f"{write.time}_*.commit")
+        (document,) = fastavro.reader(path.open("rb"))
+        assert write.file_seconds == pytest.approx(file_seconds(document))
+
+
+def test_a_commit_that_tells_no_seconds_of_files(tmp_path):
+    """Keymark's own tell zeros."""
+    create(tmp_path / "t").upsert(make_rows(range(3)))
+    assert [write.file_seconds for write in look(tmp_path / "t").writes] == [None]
+
+
 def test_record_index(hudi):
     table, _ = hudi
     found = look(table).record_index
@@ -205,6 +234,24 @@ def test_a_damaged_base_file_is_told_and_the_rest_holds(table):
 def test_no_table(tmp_path):
     with pytest.raises(NotATableError, match=r"hoodie\.properties is missing"):
         look(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("_delta_log/00000000000000000000.json", r"but one of Delta \(it has _delta_log\)"),
+        ("metadata/00000-9c12.metadata.json", r"but one of Iceberg \(it has metadata/\*"),
+        ("metadata/v1.metadata.json", r"but one of Iceberg .*; `keymark data profile` profiles"),
+        ("metadata/other.json", r"hoodie\.properties is missing"),
+    ],
+)
+def test_a_table_of_another_format_is_named(tmp_path, file, told):
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).touch()
+    for opened in (look, Table.open):
+        with pytest.raises(NotATableError, match=told) as caught:
+            opened(str(tmp_path))
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
