@@ -322,6 +322,7 @@ def choices_in(
 def common_place(model: CostModel, places: Mapping[str, Workload]) -> Workload:
     """The workload of a setting, by its cells' by index: some of it only one index's cell says."""
     at = next(iter(places.values()))
+    at = replace(at, local_shards=max(own.local_shards for own in places.values()))
     for index, own in places.items():
         if model.cost(index).fewest_shards is not None:
             at = replace(at, shards=own.shards)
