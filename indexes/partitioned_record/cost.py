@@ -66,9 +66,7 @@ def memory(at: Workload) -> float:
 
 COST = IndexCost(
     equations={
-        "tag": Equation(
-            "tag/partitioned_record", lambda at, mode: tag(at, mode, reach=at.reach)
-        ),
+        "tag": Equation("tag/partitioned_record", lambda at, mode: tag(at, mode, reach=at.reach)),
         # A key alone names no partition path.
         "lookup": Equation("tag/partitioned_record", lambda at, mode: tag(at, mode, reach=1.0)),
         "index": Equation("index/partitioned_record", index),

@@ -49,8 +49,7 @@ def tag(at: Workload, _mode: str) -> dict[str, float]:
 
 
 def written(at: Workload) -> dict[str, float]:
-    """A task for each file group, with or without rows, which streaming writes have in the write's
-    last stage."""
+    """Streaming writes have a task for each file group, with rows or without, in their last stage."""
     at = with_groups(at)
     return {"groups": at.shards / min(at.shards, at.cores)}
 
