@@ -49,7 +49,7 @@ def tag(at: Workload, _mode: str) -> dict[str, float]:
 
 
 def written(at: Workload) -> dict[str, float]:
-    """Streaming writes have a task for each file group, with rows or without, in their last stage."""
+    """A streaming write's last stage has a task for each file group, with rows or without."""
     at = with_groups(at)
     return {"groups": at.shards / min(at.shards, at.cores)}
 
