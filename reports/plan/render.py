@@ -110,11 +110,6 @@ def lines(made: Plan) -> list[str]:
         named = bool(made.wish.indexes)
         why = "not asked for" if named else "keys may change their partition (else: --keys-stay)"
         said.append(f"not compared: {', '.join(apart)}; {why}")
-    if left := unpredicted(made):
-        said.append(
-            f"not predicted: {', '.join(left)}; this calibration has no cells of "
-            f"{'it' if len(left) == 1 else 'them'} ({measuring(made.calibration, left)})"
-        )
     return said
 
 
@@ -220,6 +215,11 @@ def remarks(made: Plan) -> list[str]:
         f"{amount(each.seconds, Unit.SECONDS.value)} more; {each.run} would tell"
         for each in made.choice.untold
     ]
+    if left := unpredicted(made):
+        said.append(
+            f"not predicted: {', '.join(left)}; this calibration has no cells of "
+            f"{'it' if len(left) == 1 else 'them'} ({measuring(made.calibration, left)})"
+        )
     return said
 
 

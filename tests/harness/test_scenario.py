@@ -63,9 +63,8 @@ BUILT_IN = {
 }
 VARIED = (
     *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats"),
-    *("formats_codec", "formats_limits", "formats_sorted", "formats_tuned"),
-    *("holdout", "hudi_matrix", "hudi_metadata"),
-    *("lookup_model", "scaling", "secondary_index", "virtual_keys"),
+    *("formats_codec", "formats_limits", "formats_sorted", "formats_tuned", "virtual_keys"),
+    *("holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
 )
 
 
