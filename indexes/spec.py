@@ -119,6 +119,8 @@ class IndexCost:
         equations: by quantity: `tag`, `lookup`, `index`, `shuffle`, `index_bytes`, `bootstrap`,
             `point_query`. A quantity without an equation is nothing; without `lookup`, a lookup is
             tagging; without `point_query`, a query by key opens all base files.
+        written: amounts of writing the base files that are the index's own; such an index has
+            constants of writing of its own.
         weight: bytes of work of tagging, as the table's runner counts them.
         memory: bytes that the largest task holds; None where that is not known.
         index_bytes: bytes on storage where they follow from the formula alone.
@@ -128,6 +130,7 @@ class IndexCost:
     """
 
     equations: Mapping[str, Equation]
+    written: Callable[[Workload], dict[str, float]] | None = None
     weight: Callable[[Workload], float] = _no_weight
     memory: Callable[[Workload], float] | None = None
     index_bytes: Callable[[Workload], float] | None = None

@@ -30,6 +30,8 @@ class Workload:
         partitions: the table's partition paths.
         files: F, its base files; every file group has one.
         shards: n, file groups of the record index.
+        local_shards: file groups of a record index of each partition, in all partition paths
+            together; 0: as few as have room.
         buckets: of the bucket index, in all partition paths together.
         new_share: share of the batch whose keys are new.
         key_bytes: of a record key.
@@ -49,6 +51,7 @@ class Workload:
     partitions: int = 10
     files: float = 20
     shards: int = 10
+    local_shards: float = 0.0
     buckets: float = 20
     new_share: float = 0.5
     key_bytes: float = 36.0

@@ -8,9 +8,9 @@ index, which finds the same keys.
 
 from __future__ import annotations
 
+from keymark.indexes.partitioned_record.cost import COST
+from keymark.indexes.partitioned_record.hudi_cost import ENABLE, HUDI_COST
 from keymark.indexes.spec import IndexSpec, LookupCounter, Requirements
-
-_ENABLE = "hoodie.metadata.record.level.index.enable"
 
 SPEC = IndexSpec(
     name="partitioned_record",
@@ -20,7 +20,7 @@ SPEC = IndexSpec(
     color="#882255",
     key_runs="keys",
     requirements=Requirements(
-        options=("hoodie.index.type", _ENABLE),
+        options=("hoodie.index.type", ENABLE),
         steps=("build the index from the keys of the base files",),
     ),
     counters=(
@@ -33,5 +33,7 @@ SPEC = IndexSpec(
     hudi_since=(1, 1, 0),
     hudi_table_versions={6: (1, 2, 0), 8: (1, 1, 0), 9: (1, 1, 0)},
     hudi_partition="record_index",
-    hudi_options={_ENABLE: "true"},
+    hudi_options={ENABLE: "true"},
+    cost=COST,
+    hudi_cost=HUDI_COST,
 )

@@ -59,6 +59,7 @@ class Advice:
         situation: it in the planner's words.
         plan: what each index would cost; None where no batch is known.
         parts: seconds of each part of a write with the index in use, by the plan.
+        unpredicted: why there are no parts of that index; empty where there are, or no plan.
         findings: what is urgent first.
         outlook: what changes as the table grows, a line each.
         log: the split of the user's own event log; None where none was given.
@@ -69,6 +70,7 @@ class Advice:
     situation: Situation
     plan: Plan | None
     parts: dict[str, Estimate]
+    unpredicted: str
     findings: tuple[Finding, ...]
     outlook: tuple[str, ...]
     log: LogSplit | None = None
@@ -96,6 +98,7 @@ def advise(
         situation=found,
         plan=plan,
         parts=parts,
+        unpredicted=_unpredicted(plan, found),
         findings=said,
         outlook=tuple(_outlook(survey, found.history, plan)),
         log=log,
@@ -132,6 +135,12 @@ def _parts(plan: Plan | None, found: Situation) -> dict[str, Estimate]:
         return {}
     name, at = found.index.name, plan.wish.at
     return {part: quantity(plan.calibration, part, name, at) for part in PARTS}
+
+
+def _unpredicted(plan: Plan | None, found: Situation) -> str:
+    if plan is None or found.index is None:
+        return ""
+    return answer.why_unpredicted(plan.calibration, found.index.name)
 
 
 def _check(log: LogSplit | None, parts: Mapping[str, Estimate]) -> tuple[PartCheck, ...]:
@@ -195,6 +204,7 @@ def document(made: Advice) -> dict[str, Any]:
         "index": {"name": found.index and found.index.name, "known_by": found.index_known_by},
         "history": found.history and asdict(found.history),
         "findings": [asdict(each) for each in made.findings],
+        "not_predicted": made.unpredicted or None,
         "parts": {part: asdict(each) for part, each in made.parts.items()},
         "outlook": list(made.outlook),
         "event_log": made.log

@@ -49,6 +49,8 @@ def lines(made: Advice) -> list[str]:
             f"{plan_text.worded(part, Unit.SECONDS.value)}"
             for name, part in made.parts.items()
         ]
+    if made.unpredicted and made.situation.index is not None:
+        said += ["", f"{made.situation.index.name} is not predicted: {made.unpredicted}"]
     if made.log is not None:
         said += ["", *_log(made.log, made.check)]
     if made.outlook:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from keymark.harness.engines import engine_indexes
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
-from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, laid_out
 from keymark.reports.plan.inputs import Inputs
 from keymark.reports.plan.predict import (
@@ -123,9 +124,11 @@ def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
     found = [index for index in known if index in calibration.indexes]
     for index in wish.indexes:
         if index not in found:
+            asked = [index] if index in _unmeasured(calibration) else []
             raise ReportError(
                 f"the calibration {calibration.name} knows no index {index!r} "
                 f"(it knows {', '.join(found)})"
+                + (f"; `{measuring(calibration, asked)}` measures it" if asked else "")
             )
     if wish.indexes:
         return tuple(dict.fromkeys(wish.indexes))
@@ -133,6 +136,40 @@ def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
     if not chosen:
         raise ReportError(f"the calibration {calibration.name} knows no global index: --keys-stay")
     return chosen
+
+
+def _unmeasured(calibration: Calibration) -> list[str]:
+    """The indexes of the engine that have formulas and, in a calibration, no constants."""
+    has = engine_indexes(calibration.engine)
+    known = set(calibration.indexes)
+    return [index for index in calibration.model.known if index in has and index not in known]
+
+
+def unpredicted(made: Plan) -> list[str]:
+    """The indexes that would suit and are left out, since the calibration has no cells of them."""
+    if made.wish.indexes:
+        return []
+    known = made.calibration.model.known
+    stay = made.wish.keys_stay
+    return [i for i in _unmeasured(made.calibration) if stay or known[i].is_global]
+
+
+def measuring(calibration: Calibration, indexes: Sequence[str]) -> str:
+    """The command that measures the constants of indexes."""
+    return " ".join([calibrating(calibration.engine), *(f"--index {index}" for index in indexes)])
+
+
+def why_unpredicted(calibration: Calibration, index: str) -> str:
+    """Why nothing is predicted of an index, in words; empty where it is predicted."""
+    if index in calibration.indexes:
+        return ""
+    engine = calibration.engine
+    if index in _unmeasured(calibration):
+        command = measuring(calibration, [index])
+        return f"this calibration of {engine} has no cells of it; `{command}` measures them"
+    if index not in engine_indexes(engine):
+        return f"{engine} has no such index"
+    return "it has no formulas (docs/cost_model.md says why)"
 
 
 def _money(found: Sequence[Prediction], prices: Prices, executors: int) -> list[Prediction]:
@@ -206,6 +243,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
         "ties": list(made.choice.ties),
         "untold": [asdict(each) for each in made.choice.untold],
         "candidates": list(made.candidates),
+        "not_predicted": unpredicted(made),
         "index_share": made.index_share,
         "shards": made.shards and asdict(made.shards),
         **({"over_ranges": asdict(made.regrets)} if made.regrets else {}),

@@ -17,6 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from keymark.harness.engines import NATIVE, hudi_name, hudi_order
 from keymark.harness.store.results import wrong_keys
+from keymark.indexes.spec import TASKS, THREADS
+from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.floors import floor
 from keymark.reports.plan.formulas import CostModel, cost_model, other
@@ -25,6 +27,8 @@ from keymark.reports.render.text import clean
 SCHEMA_VERSION = 2
 RANGED = ("rows", "batch", "files", "shards", "cores")
 _HEAD = ("engine", "runs", "machine", "cores", "row_bytes", "key_bytes", "ranges", "scored_rows")
+_ANY = Workload(rows=1e6, batch=1e3)
+"""Some workload: the names of amounts do not depend on it."""
 FOLDER = Path(__file__).parents[2] / "harness" / "calibration"
 DEFAULT = FOLDER / "default.json"
 """Of Keymark's own engine. Those of Hudi's releases lie beside it, by the names of the engines."""
@@ -130,9 +134,21 @@ class Calibration:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """Indexes whose tagging it knows, in the order of the equations."""
-        tags = [name for name in self.equations if name.startswith("tag/")]
-        return tuple(index for name in tags for index in self.model.indexes_of(name))
+        """Indexes whose tagging it knows, in the order of the equations.
+
+        Of an equation that several share, cells of one may not tell all that another one does.
+        """
+        tags = {name: each for name, each in self.equations.items() if name.startswith("tag/")}
+        return tuple(
+            index
+            for name, each in tags.items()
+            for index in self.model.indexes_of(name)
+            if self._amounts_of_tag(index, each) <= set(each.amounts)
+        )
+
+    def _amounts_of_tag(self, index: str, fitted: FittedEquation) -> set[str]:
+        mode = TASKS if fitted.knows(TASKS) else THREADS
+        return set(self.model.amounts("tag", index, _ANY, mode))
 
     @property
     def where(self) -> str:

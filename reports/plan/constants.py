@@ -17,6 +17,9 @@ from keymark.reports.plan.predict import Estimate, middle
 WORDS = MappingProxyType({
     "once": "starting",
     "shards": "a file group of the index",
+    "groups": "a file group of the partitions' indexes",
+    "names": "the name of a file group, in each task",
+    "entries": "an entry of the index",
     "files": "a file",
     "listed": "a file in the table's list",
     "footers": "a footer, or a filter",

@@ -43,7 +43,7 @@ QUANTITIES = (
 IN_BYTES = ("shuffle", SHUFFLE_REST, "index_bytes")
 """Those that are bytes; requests are counts, and the others are seconds."""
 
-_ASKED = ("files", "footers", "shards")
+_ASKED = ("files", "footers", "shards", "groups")
 """What tagging reads on storage, as its amounts are named."""
 
 _JOIN_ROW_BYTES = 36
@@ -222,7 +222,7 @@ def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FB
 
 def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | None:
     if quantity == "write":
-        return _WRITE_LAID_OUT if spec.owns_layout else _WRITE
+        return _written(spec, cost)
     if quantity == "around":
         return _AROUND
     if quantity == SHUFFLE_REST:
@@ -233,6 +233,13 @@ def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | Non
     if quantity in REQUEST_COUNTS:
         return Equation(f"{quantity}/{spec.name}", lambda at, _mode: _requested(cost, at))
     return cost.equations.get(quantity)
+
+
+def _written(spec: IndexSpec, cost: IndexCost) -> Equation:
+    common, own = _WRITE_LAID_OUT if spec.owns_layout else _WRITE, cost.written
+    if own is None:
+        return common
+    return Equation(f"write/{spec.name}", lambda at, mode: {**common.formula(at, mode), **own(at)})
 
 
 def _requested(cost: IndexCost, at: Workload) -> dict[str, float]:

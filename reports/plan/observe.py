@@ -38,6 +38,7 @@ _MASTER = re.compile(r"local\[(\d+)\]")
 _SIZE = re.compile(r"(-?\d+)\s*([kmg]?)b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _PREFIX = "hoodie.metadata.record.index."
+_LOCAL_PREFIX = "hoodie.metadata.record.level.index."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,7 @@ def planned(record: RunRecord, cell: CellRecord, *, files: float, row_bytes: flo
         partitions=partitions,
         files=files,
         shards=int(cell.options.get(f"{_PREFIX}min.filegroup.count", 10)),
+        local_shards=partitions * int(cell.options.get(f"{_LOCAL_PREFIX}min.filegroup.count", 1)),
         buckets=partitions * int(cell.options.get("hoodie.bucket.index.num.buckets", 256)),
         new_share=1.0 - share,
         row_bytes=row_bytes,

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from keymark.harness.engines import NATIVE, hudi_name
+from keymark.harness.engines import NATIVE, hudi_name, table_version
 from keymark.harness.store.units import REQUEST_COUNTS, Unit
-from keymark.reports.plan.answer import Plan, counted, quotes, unpriced
+from keymark.reports.plan.answer import Plan, counted, measuring, quotes, unpredicted, unpriced
 from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
@@ -217,6 +217,11 @@ def remarks(made: Plan) -> list[str]:
         f"{amount(each.seconds, Unit.SECONDS.value)} more; {each.run} would tell"
         for each in made.choice.untold
     ]
+    if left := unpredicted(made):
+        said.append(
+            f"not predicted: {', '.join(left)}; this calibration has no cells of "
+            f"{'it' if len(left) == 1 else 'them'} ({measuring(made.calibration, left)})"
+        )
     return said
 
 
@@ -277,4 +282,10 @@ def score_lines(made: Score) -> list[str]:
                 f"recommendation among {among} indexes: right in {right} of {count}{share}, "
                 f"none in {none}"
             )
-    return said
+    return said + [
+        f"cells of {each} stand in for {made.engine}: tables of version {table_version(each)} "
+        f"instead of {table_version(made.engine)}; from 1.1 on Hudi streams metadata writes, in "
+        "tables of version 8 and later only"
+        for each in made.engines
+        if each != made.engine
+    ]

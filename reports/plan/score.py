@@ -101,6 +101,7 @@ class Score:
     """All that was compared.
 
     Attributes:
+        engine: the calibration's.
         engines: whose cells were compared with predictions of the calibration's engine: itself, or
             the same release with tables of another version.
         cells: verified cells.
@@ -112,6 +113,7 @@ class Score:
         chosen: every choice.
     """
 
+    engine: str
     engines: tuple[str, ...]
     cells: int
     outside: int
@@ -195,6 +197,7 @@ def score(
     compared = list(_compared(calibration, found, predictor))
     factors = [farthest(calibration, at) for at in places.values()]
     return Score(
+        engine=calibration.engine,
         engines=tuple(dict.fromkeys(_engine(calibration, run) for run in runs)),
         cells=len(places),
         outside=sum(factor > 1 for factor in factors),
@@ -322,6 +325,7 @@ def choices_in(
 def common_place(model: CostModel, places: Mapping[str, Workload]) -> Workload:
     """The workload of a setting, by its cells' by index: some of it only one index's cell says."""
     at = next(iter(places.values()))
+    at = replace(at, local_shards=max(own.local_shards for own in places.values()))
     for index, own in places.items():
         if model.cost(index).fewest_shards is not None:
             at = replace(at, shards=own.shards)
@@ -358,6 +362,7 @@ def _choices(
 def document(made: Score) -> dict[str, Any]:
     """The score as `plan --score --json` prints it."""
     return {
+        "engine": made.engine,
         "engines": list(made.engines),
         "cells": made.cells,
         "extrapolated": made.outside,

@@ -18,9 +18,9 @@ from keymark.reports.plan.predict import ADDED, likely_added, work_of
 TOO_MUCH = 0.5
 """An index whose open work is more than this of what it is predicted to add is not well known."""
 _STEP = 10
-_ROWS = ("rows", "sorted", "row_mb", "block_mb")
+_ROWS = ("rows", "entries", "sorted", "row_mb", "block_mb")
 _KEYS = ("keys", "pairs", "found", "absent")
-_FILES = ("files", "footers", "listed")
+_FILES = ("files", "footers", "listed", "groups", "names")
 _GROUPS = "table.variants.shards.hoodie.metadata.record.index.{}.filegroup.count"
 
 

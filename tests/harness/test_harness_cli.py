@@ -64,6 +64,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "growth",
         "holdout",
         "holdout_large",
+        "holdout_medium",
         "hudi_matrix",
         "hudi_metadata",
         "hudi_vs_native",

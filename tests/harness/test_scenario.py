@@ -24,8 +24,8 @@ BUILT_IN = {
     "at_size_shuffle": EVERY[:6],
     "block_size": QUICKSTART[:1],
     "bootstrap": QUICKSTART[:1],
-    "calibrate": EVERY[:6],
-    "calibrate_hudi": EVERY[:6],
+    "calibrate": (*EVERY[:6], "partitioned_record"),
+    "calibrate_hudi": (*EVERY[:6], "partitioned_record"),
     "canary": QUICKSTART[:1],
     "ci": QUICKSTART,
     "compaction": QUICKSTART[:1],
@@ -39,6 +39,7 @@ BUILT_IN = {
     "growth": QUICKSTART[:3],
     "holdout": EVERY[:6],
     "holdout_large": EVERY[:6],
+    "holdout_medium": QUICKSTART[:3],
     "hudi_matrix": ("record", "partitioned_record", *EVERY[1:6], "consistent_bucket"),
     "hudi_metadata": QUICKSTART[:1],
     "hudi_vs_native": QUICKSTART[:2],
@@ -62,9 +63,8 @@ BUILT_IN = {
 }
 VARIED = (
     *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats"),
-    *("formats_codec", "formats_limits", "formats_sorted", "formats_tuned"),
-    *("holdout", "hudi_matrix", "hudi_metadata"),
-    *("lookup_model", "scaling", "secondary_index", "virtual_keys"),
+    *("formats_codec", "formats_limits", "formats_sorted", "formats_tuned", "virtual_keys"),
+    *("holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
 )
 
 

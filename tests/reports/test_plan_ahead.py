@@ -16,7 +16,7 @@ from keymark.reports.plan import ahead, calibration, fit
 from keymark.reports.plan.calibration import SeenError
 from keymark.reports.plan.observe import engine_in
 from keymark.reports.plan.predict import quantity, widened_by
-from keymark.reports.plan.render import widening
+from keymark.reports.plan.render import score_lines, widening
 from keymark.reports.plan.score import score, with_errors
 
 
@@ -94,7 +94,10 @@ def test_tables_of_another_version_of_a_release_stand_for_it(tmp_path):
     other = plan_run(
         tmp_path / "v6", run_id="v6", repetitions=1, engine="hudi@1.2.0-v6", sizes=(400_000,)
     )
-    assert score(known, load_runs([other])).engines == ("hudi@1.2.0-v6",)
+    scored = score(known, load_runs([other]))
+    assert scored.engines == ("hudi@1.2.0-v6",)
+    (told,) = (line for line in score_lines(scored) if "stand in" in line)
+    assert "cells of hudi@1.2.0-v6 stand in for hudi@1.2.0: tables of version 6 instead" in told
     made = ahead.predict(known, planned("holdout_large"))
     assert {cell.cell.partition("/")[0] for cell in made.cells} == {"hudi@1.2.0-v6"}
     assert {cell.index for cell in made.cells} == {"record", "global_simple"}
