@@ -211,6 +211,17 @@ def test_phases_and_reads_of_one_trial_are_by_round_too(tmp_path):
     assert found["storage"].best is None
 
 
+def test_of_one_trial_bytes_on_storage_are_told(tmp_path):
+    stored = "delete total table_bytes"
+    told = {NATIVE: {stored: 1000}, DELTA: {stored: 1000.5}, ICEBERG: {stored: 3000}}
+    words = said_of(tmp_path, told, repetitions=1)["Bytes on storage after all batches and deletes"]
+    assert words == (
+        "no difference shown between record · native and merge_dv · delta@3.3.2; the lowest "
+        "median is 1,000 B; merge_mor · iceberg@1.10.0 needs 3.00x as much; no phase and no "
+        "counter that was measured tells why."
+    )
+
+
 def test_the_machines_noise_hides_a_difference_of_times_but_not_of_bytes(tmp_path):
     told = {
         NATIVE: {"upsert_1 total wall_s": 1.0, "upsert_1 total table_bytes": 1000},
