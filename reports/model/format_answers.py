@@ -169,6 +169,18 @@ QUESTIONS = (
         metric="wall_s",
     ),
     Question(
+        key="key_read_cold",
+        words="Reading one key with a cold system cache",
+        step="point_query_cold",
+        metric="wall_s",
+    ),
+    Question(
+        key="range_read_cold",
+        words="Reading a range with a cold system cache",
+        step="range_query_cold",
+        metric="wall_s",
+    ),
+    Question(
         key="storage",
         words="Bytes on storage after all batches and deletes",
         step=LAST,
@@ -249,11 +261,15 @@ def has_formats(cells: Sequence[CellView]) -> bool:
 
 
 def answers(cells: Sequence[CellView]) -> list[FormatAnswer]:
-    """Who answers each question best; verified cells on the same data."""
+    """Who answers each question best; verified cells on the same data.
+
+    Of a run without cold reads nobody is asked about them.
+    """
     query = measures_of(cells)["point_query"]
     asked = [
         replace(each, of_keymark=query.of_keymark) if each.step == query.step else each
         for each in QUESTIONS
+        if not each.step.endswith("_cold") or any(map(each.values, cells))
     ]
     return [_answer(each, cells) for each in asked]
 

@@ -42,7 +42,7 @@ STEP_ORDER = (
     *("build", "bulk_insert", "build_index", "spread"),
     *("upsert", "insert", "null_columns", "delete", "purge"),
     *("lookup", "lookup_again", "point_query", "point_query_spark"),
-    *("column_query", "range_query", "lookup_few"),
+    *("column_query", "range_query", "point_query_cold", "range_query_cold", "lookup_few"),
 )
 UPSERT = "upsert"
 """Name of the step that stands for all ``upsert_<n>``; see ``CellView.over_rounds``."""
