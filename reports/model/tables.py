@@ -262,7 +262,8 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
     values = [measure.values(cell) for cell in cells]
     summaries = tuple(summarize(list(each.values())) if each else None for each in values)
     judged = _judged(cells, summaries)
-    by_rounds = measure.step == UPSERT and any(cell.by_rounds for cell in cells)
+    several = any(summary is not None and summary.n > 1 for summary in summaries)
+    by_rounds = several and measure.step == UPSERT and any(cell.by_rounds for cell in cells)
     standing, leaders = _lead(cells, judged, measure)
     ratios: list[Summary | None] = [None] * len(values)
     first = _foremost(judged, measure)
@@ -277,7 +278,7 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
         standing=standing,
         leaders=leaders,
         ratios=tuple(ratios),
-        deciding=None if by_rounds else _deciding(judged, measure, standing),
+        deciding=_deciding(judged, measure, standing, by_rounds=by_rounds),
         by_rounds=by_rounds,
     )
 
@@ -330,12 +331,16 @@ def _lead(
 
 
 def _deciding(
-    summaries: Sequence[Summary | None], measure: Measure, standing: Standing
+    summaries: Sequence[Summary | None], measure: Measure, standing: Standing, *, by_rounds: bool
 ) -> int | None:
-    """Repetitions that would tell the best median from the next one; counters only repeat."""
+    """Repetitions that would tell the best median from the next one.
+
+    Of counters more would say the same, and rounds do not tell how much repetitions differ.
+    """
     if standing is Standing.TOO_FEW:
         return REPETITIONS_MIN
-    if standing is not Standing.NO_DIFFERENCE or METRICS[measure.metric].counter:
+    is_repeatable = not by_rounds and not METRICS[measure.metric].counter
+    if standing is not Standing.NO_DIFFERENCE or not is_repeatable:
         return None
     sign = -1 if measure.higher else 1
     best, second = sorted((s for s in summaries if s), key=lambda s: sign * s.median)[:2]

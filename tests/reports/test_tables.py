@@ -235,6 +235,16 @@ def test_rounds_of_one_repetition_do_not_say_how_many_repetitions_would_decide(t
     assert (column.standing, column.deciding) == (Standing.NO_DIFFERENCE, None)
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_few_rounds_of_one_repetition_are_too_few(tmp_path, rounds):
+    told = {"record": [1.0] * rounds, "bucket": [9.0] * rounds}
+    cells, columns = one_trial(tmp_path, told)
+    column = columns["write_latency"]
+    assert (column.standing, column.by_rounds) == (Standing.TOO_FEW, rounds > 1)
+    (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
+    assert answer.words.endswith("; at least 3 repetitions would decide.")
+
+
 def test_of_several_repetitions_each_is_one_value(tmp_path):
     made = [
         sample(step=f"upsert_{number}", round=number, repetition=at, value=float(number))
