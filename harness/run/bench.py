@@ -29,6 +29,7 @@ from keymark.harness.run.workspace import Workspace, work_folder
 from keymark.harness.scenario.matrix import Schedule, expand, neighbours
 from keymark.harness.store.run_record import MeasuredRecord
 from keymark.harness.store.store import RunFolder
+from keymark.harness.tables import page_cache
 from keymark.harness.tables.independent import source_facts
 
 
@@ -80,6 +81,8 @@ def run(request: Request, progress: Progress) -> Finished:
         _counted_if_interrupted(folder),
         Workspace.of(folder, scenario, run_id) as work,
     ):
+        if scenario.workload.cold:
+            page_cache.check(folder.path)
         record = request.begin_when_quiet(record, progress, threads=cores(scenario.spark.master))
         began = time.perf_counter()
         progress.begin("starting Spark")

@@ -18,6 +18,7 @@ from keymark.harness.measure import processor_time
 from keymark.harness.run.context import Inputs, RunContext
 from keymark.harness.run.lookup_model import Point
 from keymark.harness.scenario.matrix import Cell, Trial
+from keymark.harness.tables import page_cache
 from keymark.harness.tables.probes import Listing
 
 BULK_INSERT = "bulk_insert"
@@ -35,6 +36,8 @@ POINT_QUERY_SPARK = "point_query_spark"
 POINT_QUERY_OPTIMIZED = "point_query_optimized"
 COLUMN_QUERY = "column_query"
 RANGE_QUERY = "range_query"
+POINT_QUERY_COLD = "point_query_cold"
+RANGE_QUERY_COLD = "range_query_cold"
 COMPACT_ROWS = "compact_rows"
 COMPACT = "compact"
 
@@ -84,11 +87,17 @@ class Step:
         return _ROUND.sub("", self.name)
 
     @property
+    def is_cold(self) -> bool:
+        """Whether the table's files are out of the system's cache when its clock starts."""
+        return self.name in (POINT_QUERY_COLD, RANGE_QUERY_COLD)
+
+    @property
     def changes_rows(self) -> bool:
         """Whether the table holds other rows, or other files, after it."""
         lookups = (LOOKUP, LOOKUP_AGAIN, LOOKUP_FEW)
         queries = (POINT_QUERY, POINT_QUERY_SPARK, POINT_QUERY_OPTIMIZED, RANGE_QUERY)
-        return self.kind not in (*lookups, *queries, COMPACT) and not self.points
+        reads = (*lookups, *queries, POINT_QUERY_COLD, RANGE_QUERY_COLD)
+        return self.kind not in (*reads, COMPACT) and not self.points
 
     def is_taken(self, cell: str, *, repetition: int, warmup: bool) -> bool:
         """Whether a repetition of a cell, named by its id, has the step."""
@@ -191,6 +200,8 @@ class StepRun:
     def timed(self) -> Iterator[Values]:
         """Put the block on the clock; what it took is in the values when the block has ended."""
         values: Values = {}
+        if self.step.is_cold:
+            page_cache.drop(self.path)
         before = processor_time.spent()
         with ExitStack() as stack:
             if self.deadline is not None:
@@ -210,6 +221,8 @@ class StepRun:
             spent = after.since(before)
             values["total", "cpu_s"] = spent.total
             values["total", "python_worker_s"] = spent.workers
+        if self.step.is_cold:
+            page_cache.fill(self.path)
 
 
 def first_line(error: BaseException) -> str:

@@ -35,10 +35,12 @@ from keymark.harness.run.step import (
     LOOKUP_FEW,
     NULL_COLUMNS,
     POINT_QUERY,
+    POINT_QUERY_COLD,
     POINT_QUERY_OPTIMIZED,
     POINT_QUERY_SPARK,
     PURGE,
     RANGE_QUERY,
+    RANGE_QUERY_COLD,
     SPREAD,
     WHOLE,
     Step,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
 
 
 _OF_MERGE_ON_READ = (POINT_QUERY_OPTIMIZED, COMPACT_ROWS)
+_POINT_QUERIES = (POINT_QUERY, POINT_QUERY_SPARK, POINT_QUERY_OPTIMIZED, POINT_QUERY_COLD)
 
 
 def steps(workload: WorkloadSection) -> tuple[Step, ...]:
@@ -72,6 +75,7 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     ]
     last = workload.rounds
     queried = {COLUMN_QUERY: workload.column_query, RANGE_QUERY: workload.range_query}
+    queried[RANGE_QUERY_COLD] = workload.range_query
     nulled = [Step(name=NULL_COLUMNS, round=last)] if workload.null_columns else []
     ends = [
         Step(
@@ -94,6 +98,8 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
             (POINT_QUERY_OPTIMIZED, workload.point_query and workload.merge_on_read, ()),
             (COLUMN_QUERY, workload.column_query, ()),
             (RANGE_QUERY, workload.range_query, ()),
+            (POINT_QUERY_COLD, workload.cold and workload.point_query, ()),
+            (RANGE_QUERY_COLD, workload.cold and workload.range_query, ()),
             # Behind the queries of one key: no block of the index is kept for these.
             (LOOKUP_FEW, workload.lookup_few, ()),
             (COMPACT_ROWS, workload.merge_on_read, ()),
@@ -161,11 +167,11 @@ def _taken(run: StepRun) -> tuple[Values, str | None]:
     """The numbers of a step, and what is wrong with its result."""
     if run.step.name in (LOOKUP, LOOKUP_AGAIN, LOOKUP_FEW):
         return _lookup(run)
-    if run.step.kind in (POINT_QUERY, POINT_QUERY_SPARK, POINT_QUERY_OPTIMIZED):
+    if run.step.kind in _POINT_QUERIES:
         return _point_query(run)
     if run.step.name == COLUMN_QUERY:
         return _column_query(run)
-    if run.step.kind == RANGE_QUERY:
+    if run.step.kind in (RANGE_QUERY, RANGE_QUERY_COLD):
         return _range_query(run)
     if run.step.name == COMPACT:
         return maintenance_steps.compact(run)
@@ -304,7 +310,7 @@ def _lookup(run: StepRun) -> tuple[Values, str | None]:
 def _point_query(run: StepRun) -> tuple[Values, str | None]:
     """Read the row of a key: by a scan where Keymark's engines take it so, or by `read`."""
     key = run.inputs.point_key(run.trial.repetition)
-    is_scan = run.step.kind == POINT_QUERY and is_native(run.cell.engine)
+    is_scan = run.step.kind in (POINT_QUERY, POINT_QUERY_COLD) and is_native(run.cell.engine)
     values, rows = _scanned(run, key) if is_scan else _read(run, key)
     values["total", "keys"] = 1
     is_optimized = run.step.name == POINT_QUERY_OPTIMIZED

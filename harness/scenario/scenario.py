@@ -273,6 +273,10 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
         != bool(work.upkeep_every),
         "read_every: needs point_query or range_query": work.read_every
         and not (work.point_query or work.range_query),
+        "cold: needs point_query or range_query": work.cold
+        and not (work.point_query or work.range_query),
+        "cold: of tables and a spark.master on this machine only": work.cold
+        and (scenario.table.location is not None or not scenario.spark.master.startswith("local")),
         "lookup_again: needs lookup_present or lookup_absent": work.lookup_again
         and not work.lookup_present + work.lookup_absent,
         "lookup_few: at most lookup_present and lookup_absent together": work.lookup_few

@@ -42,6 +42,9 @@ class WorkloadSection(Section):
         range_query: numeric column of which a range is read at the end: the rows whose value is at
             least that of the point query's row, and less than `range_width` above it; empty: none.
         range_width: how wide that range is.
+        cold: whether these two queries are taken once more at the end, of files that are out of
+            the system's cache, as the steps `point_query_cold` (by `Table.scan`) and
+            `range_query_cold`; tables on a disk of this machine, under Linux.
         read_every: rounds after each of which, but the last, these two queries are taken as well,
             as the steps `point_query_<round>` (by `Table.scan`) and `range_query_<round>`; 0: none.
         upkeep: variants whose tables are compacted between rounds, after such queries, as the steps
@@ -70,6 +73,7 @@ class WorkloadSection(Section):
     column_query: str = ""
     range_query: str = ""
     range_width: Annotated[float, Field(gt=0.0)] = 1.0
+    cold: bool = False
     read_every: Natural = 0
     upkeep: Names = ()
     upkeep_every: Natural = 0

@@ -91,6 +91,7 @@ class WorkloadRecord(Recorded):
     point_query: bool = False
     column_query: Text = ""
     range_query: Text = ""
+    cold: bool = False
     spread_batch: list[Text] = Field(default_factory=list)
     merge_on_read: list[Text] = Field(default_factory=list)
     model_keys: list[int] = Field(default_factory=list)

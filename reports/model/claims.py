@@ -12,7 +12,7 @@ from statistics import median
 from pydantic import BaseModel, ConfigDict
 
 from keymark.reports.model.measures import BY_KEY, Measure
-from keymark.reports.model.projection import UPSERT, CellView, Trial, has_one_repetition
+from keymark.reports.model.projection import CellView
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
 
@@ -102,19 +102,17 @@ def claims() -> tuple[Claim, ...]:
 
 def beside(cells: Sequence[CellView]) -> list[Beside]:
     """The figures of two engines that verified cells on the same data can be put beside."""
-    by_round = has_one_repetition(cells)
     found: list[Beside] = []
     for claim in claims():
         if not claim.base_engine:
             continue
         measure = BY_KEY[claim.measure]
         own = [cell for cell in _of(cells, claim.engine) if cell.index == claim.index]
-        cell = _fastest(own, measure, by_round=by_round)
-        base = _fastest(_of(cells, claim.base_engine), measure, by_round=by_round)
+        cell = _fastest(own, measure)
+        base = _fastest(_of(cells, claim.base_engine), measure)
         if cell is None or base is None:
             continue
-        mine, its = (_values(each, measure, by_round=by_round) for each in (cell, base))
-        ratio, _ = paired_ratio(its, mine)
+        ratio, _ = paired_ratio(measure.values(base), measure.values(cell))
         if ratio is not None:
             found.append(Beside(claim=claim, cell=cell, base=base, ratio=ratio))
     return found
@@ -125,15 +123,7 @@ def _of(cells: Sequence[CellView], engine: str) -> list[CellView]:
     return [cell for cell in cells if cell.engine.partition("@")[0] == engine]
 
 
-def _fastest(cells: Sequence[CellView], measure: Measure, *, by_round: bool) -> CellView | None:
+def _fastest(cells: Sequence[CellView], measure: Measure) -> CellView | None:
     """The cell with the lowest median; None where none was measured."""
-    measured = {cell.cell: _values(cell, measure, by_round=by_round) for cell in cells}
-    known = [cell for cell in cells if measured[cell.cell]]
-    return min(known, key=lambda cell: median(measured[cell.cell].values()), default=None)
-
-
-def _values(cell: CellView, measure: Measure, *, by_round: bool) -> Mapping[Trial, float]:
-    """What a cell measured, by trial; of a run of one repetition each round is one."""
-    if by_round and measure.step == UPSERT:
-        return cell.by_round(UPSERT, measure.phase, measure.metric)
-    return measure.values(cell)
+    known = [cell for cell in cells if measure.values(cell)]
+    return min(known, key=lambda cell: median(measure.values(cell).values()), default=None)

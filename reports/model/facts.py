@@ -272,6 +272,8 @@ def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
         f"a query of the rows in a range of {clean(work.range_query, 40)}": work.range_query,
     }
     doing += [query for query, is_wanted in queries.items() if is_wanted]
+    if work.cold:
+        doing.append("queries of files that are out of the system's cache")
     if work.spread_batch:
         doing.append("an upsert of as many rows all over the table, once")
     if work.model_keys:

@@ -11,9 +11,9 @@ part that makes up half of the difference is named, and so is the first counter 
 a fourth. Both are what was measured beside the difference; whether they are its cause, no report
 can prove.
 
-An answer over the rounds of a repetition is one value, their mean. Where a run has one repetition
-only, each round is a value of its own, and rounds of the same number are pairs. Then an answer is
-the median round: what is done after every tenth batch is not in it.
+In a run of one repetition an answer over rounds is the median round (`CellView.over_rounds`): what
+is done after every tenth batch is not in it. What is counted needs no spread: one pair tells two
+candidates apart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from statistics import median
 from keymark.harness.engines import format_name, is_native, library_name
 from keymark.harness.store.units import METRICS, REQUEST_COUNTS, Unit
 from keymark.reports.model.measures import LAST, PHASES, Measure, measures_of
-from keymark.reports.model.projection import UPSERT, CellView, Trial, has_one_repetition
+from keymark.reports.model.projection import UPSERT, CellView, Trial
 from keymark.reports.stats.statistics import (
     REPETITIONS_MIN,
     Summary,
@@ -64,7 +64,6 @@ class Question:
         metric: a name of `keymark.harness.store.units.METRICS`, or `REQUESTS`.
         of_keymark: the step of Keymark's cells, where it is another one.
         over_rounds: whether the answer is over the steps `<step>_<round>` of a repetition.
-        by_round: whether each round of the only repetition is a value of its own.
         compacted: whether each batch bears its share of the compaction between batches. Of a mode
             that has variants with compaction only these count.
     """
@@ -75,7 +74,6 @@ class Question:
     metric: str
     of_keymark: str = ""
     over_rounds: bool = False
-    by_round: bool = False
     compacted: bool = False
 
     @property
@@ -85,12 +83,16 @@ class Question:
             return Unit.COUNT.value
         return METRICS[self.metric].unit.value
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether unchanged code gives the same answer again, within a tolerance."""
+        return self.metric == REQUESTS or METRICS[self.metric].counter
+
     def tolerance(self, noise: float) -> float:
         """Relative difference that shows nothing; `noise` is the machine's, which is in times."""
         if self.metric == REQUESTS:
             return 0.0
-        metric = METRICS[self.metric]
-        return metric.tolerance if metric.counter else noise
+        return METRICS[self.metric].tolerance if self.is_counted else noise
 
     def values(self, cell: CellView) -> Mapping[Trial, float]:
         """The answers of a candidate by trial; empty where it has none."""
@@ -114,8 +116,7 @@ class Question:
         step = self.of_keymark if self.of_keymark and is_native(cell.engine) else self.step
         if not self.over_rounds:
             return _measure(step, metric).values(cell)
-        values = cell.by_round if self.by_round else cell.pooled
-        return values(step, phase, metric)
+        return cell.over_rounds(step, phase, metric)
 
     def parts(self, cell: CellView) -> dict[str, float]:
         """Medians of what an answer is made of, by name; what was removed is below 0."""
@@ -165,6 +166,18 @@ QUESTIONS = (
         key="range_read_after",
         words="Reading a range after all batches and deletes",
         step="range_query",
+        metric="wall_s",
+    ),
+    Question(
+        key="key_read_cold",
+        words="Reading one key with a cold system cache",
+        step="point_query_cold",
+        metric="wall_s",
+    ),
+    Question(
+        key="range_read_cold",
+        words="Reading a range with a cold system cache",
+        step="range_query_cold",
         metric="wall_s",
     ),
     Question(
@@ -236,7 +249,8 @@ class FormatAnswer:
     def is_by_rounds(self) -> bool:
         """Whether its values are those of several rounds of one repetition."""
         several = self.summary is not None and self.summary.n > 1
-        return several and self.question.over_rounds and self.question.by_round
+        one = self.best is not None and self.best.by_rounds
+        return several and one and self.question.over_rounds
 
 
 def has_formats(cells: Sequence[CellView]) -> bool:
@@ -247,13 +261,17 @@ def has_formats(cells: Sequence[CellView]) -> bool:
 
 
 def answers(cells: Sequence[CellView]) -> list[FormatAnswer]:
-    """Who answers each question best; verified cells on the same data."""
-    query, by_round = measures_of(cells)["point_query"], has_one_repetition(cells)
+    """Who answers each question best; verified cells on the same data.
+
+    Of a run without cold reads nobody is asked about them.
+    """
+    query = measures_of(cells)["point_query"]
     asked = [
         replace(each, of_keymark=query.of_keymark) if each.step == query.step else each
         for each in QUESTIONS
+        if not each.step.endswith("_cold") or any(map(each.values, cells))
     ]
-    return [_answer(replace(each, by_round=by_round), cells) for each in asked]
+    return [_answer(each, cells) for each in asked]
 
 
 def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
@@ -272,13 +290,15 @@ def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
     if not ranked:
         return FormatAnswer(question=question)
     best, *others = ranked
-    tolerance = question.tolerance(max(cell.noise for cell in ranked))
+    tolerance, is_counted = question.tolerance(max(c.noise for c in ranked)), question.is_counted
     mine = question.values(best)
     ratios = {each.cell: paired_ratio(mine, question.values(each))[0] for each in others}
     apart = [
         each
         for each in others
-        if (ratio := ratios[each.cell]) and ratio.low > 1 and is_shown(ratio, tolerance)
+        if (ratio := ratios[each.cell])
+        and ratio.low > 1
+        and is_shown(ratio, tolerance, is_counted=is_counted)
     ]
     following = apart[0] if apart else None
     return FormatAnswer(

@@ -136,6 +136,16 @@ HEADLINE = (
     ),
     time_of("column_query", "Column query", "Reading the rows of one value of a column"),
     time_of("range_query", "Range query", "Reading the rows of a range of a column"),
+    time_of(
+        "point_query_cold",
+        "Point query, cold",
+        "Point query of files that are out of the system's cache",
+    ),
+    time_of(
+        "range_query_cold",
+        "Range query, cold",
+        "Reading a range of files that are out of the system's cache",
+    ),
     Measure(
         key="shuffle",
         title="Shuffle per upsert",

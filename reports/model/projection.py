@@ -4,6 +4,10 @@ A sample counts when it is valid and no warm-up. A cell counts when every one of
 warm-ups included, was verified: one wrong answer casts doubt on the other answers, so it takes
 the whole cell off tables and charts. A cell that ended at a limit of memory or time has not failed:
 what it measured before counts. What is left out is never silent: it becomes a reason or a notice.
+
+What is done in rounds is one value a repetition, the mean of its rounds. In a run of one repetition
+each round is a value of its own, and rounds of the same number are pairs: a median is then that of
+the rounds, and its interval tells of rounds within one trial and not of trials.
 """
 
 from __future__ import annotations
@@ -38,10 +42,10 @@ STEP_ORDER = (
     *("build", "bulk_insert", "build_index", "spread"),
     *("upsert", "insert", "null_columns", "delete", "purge"),
     *("lookup", "lookup_again", "point_query", "point_query_spark"),
-    *("column_query", "range_query", "lookup_few"),
+    *("column_query", "range_query", "point_query_cold", "range_query_cold", "lookup_few"),
 )
 UPSERT = "upsert"
-"""Name of the pooled step: the mean of a repetition's ``upsert_<n>`` steps."""
+"""Name of the step that stands for all ``upsert_<n>``; see ``CellView.over_rounds``."""
 
 Trial = tuple[int, int]
 """(repetition, round): what is measured side by side in all cells."""
@@ -76,6 +80,7 @@ class CellView:
         data: that it works on; says only what varies within the run.
         spec: of its index, as the run folder keeps it, or as it is installed here.
         noise: of the machine during its run, as a share of times.
+        by_rounds: each round is a value of its own, because its run has one repetition.
     """
 
     run_id: str
@@ -91,6 +96,7 @@ class CellView:
     data: DataPoint = field(default_factory=DataPoint)
     spec: IndexSpec = UNKNOWN
     noise: float = 0.0
+    by_rounds: bool = False
 
     @property
     def failed(self) -> bool:
@@ -115,29 +121,27 @@ class CellView:
         return sorted({step for step, _, _ in self.series}, key=step_order)
 
     def values(self, step: str, phase: str, metric: str) -> Mapping[Trial, float]:
-        """Values by trial, empty when not measured; ``UPSERT`` pools the upsert rounds.
-
-        Pooled values are the mean over the rounds of one repetition, so that a repetition stays
-        one independent value; a repetition that misses a round is left out.
-        """
+        """Values by trial, empty when not measured; ``UPSERT`` is over the upsert rounds."""
         if step != UPSERT:
             series = self.series.get((step, phase, metric))
             return series.values if series else {}
-        return self.pooled(UPSERT, phase, metric)
+        return self.over_rounds(UPSERT, phase, metric)
 
-    def pooled(self, kind: str, phase: str, metric: str) -> Mapping[Trial, float]:
-        """The mean over the steps ``<kind>_<round>`` of each repetition that has all of them."""
-        rounds = self.rounds(kind, phase, metric).values()
-        complete = set.intersection(*map(set, rounds)) if rounds else set()
-        return {(rep, 0): fmean(each[rep] for each in rounds) for rep in sorted(complete)}
+    def over_rounds(self, kind: str, phase: str, metric: str) -> Mapping[Trial, float]:
+        """The values of the steps ``<kind>_<round>``, by trial.
 
-    def by_round(self, kind: str, phase: str, metric: str) -> Mapping[Trial, float]:
-        """The values of the steps ``<kind>_<round>``, each round for itself."""
-        return {
-            (repetition, number): value
-            for number, values in sorted(self.rounds(kind, phase, metric).items())
-            for repetition, value in values.items()
-        }
+        A repetition is one independent value, the mean of its rounds; one that misses a round is
+        left out. In a run of one repetition each round is a value.
+        """
+        rounds = self.rounds(kind, phase, metric)
+        if self.by_rounds:
+            return {
+                (repetition, number): value
+                for number, values in sorted(rounds.items())
+                for repetition, value in values.items()
+            }
+        complete = set.intersection(*map(set, rounds.values())) if rounds else set()
+        return {(rep, 0): fmean(each[rep] for each in rounds.values()) for rep in sorted(complete)}
 
     def rounds(self, kind: str, phase: str, metric: str) -> dict[int, dict[int, float]]:
         """Values of the steps ``<kind>_<round>``, by round, then by repetition."""
@@ -221,17 +225,6 @@ def load_ended(path: Path) -> Run:
     return run
 
 
-def has_one_repetition(cells: Iterable[CellView]) -> bool:
-    """Whether all values are of one repetition: then its rounds are what can be compared."""
-    taken = {
-        repetition
-        for cell in cells
-        for series in cell.series.values()
-        for repetition, _ in series.values
-    }
-    return len(taken) == 1
-
-
 def failed_cells(record: RunRecord) -> dict[str, str]:
     """Cells that run.json calls failed, with the reason, safe to show."""
     return {cell: clean(without_folders(reason)) for cell, reason in record.failed.items()}
@@ -284,7 +277,7 @@ def _load_one(path: Path) -> Run:
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.cell, []).append(sample)
-    noise = noise_share(beats)
+    noise, by_rounds = noise_share(beats), _has_one_repetition(samples, record)
     points, failed = data_points_of(record.cells or ()), failed_cells(record)
     specs = {**installed.measured_specs(), **installed.kept_specs(record.indexes)}
     views = []
@@ -294,7 +287,7 @@ def _load_one(path: Path) -> Run:
             # The run's own word for a failure that left no sample behind.
             view = replace(view, verified=False, reasons=(failed[cell],), ended="")
         data, spec = points.get(cell, DataPoint()), specs.get(view.index, UNKNOWN)
-        views.append(replace(view, data=data, spec=spec, noise=noise))
+        views.append(replace(view, data=data, spec=spec, noise=noise, by_rounds=by_rounds))
     return Run(
         run_id=run_id,
         label="",
@@ -305,6 +298,13 @@ def _load_one(path: Path) -> Run:
         notices=tuple(notices),
         beats=tuple(beats),
     )
+
+
+def _has_one_repetition(samples: Iterable[Sample], record: RunRecord) -> bool:
+    """Whether all values are of one repetition; loads have numbers of their own."""
+    loads = record.scenario.workload.load_steps
+    taken = {each.repetition for each in samples if not each.warmup and each.step not in loads}
+    return len(taken) == 1
 
 
 def _cell(run_id: str, samples: list[Sample], notices: list[str], *, ended: str) -> CellView:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from keymark.harness.store.beats import NOISY, spreads
 from keymark.harness.store.results import Beat
 from keymark.harness.store.run_record import MachineRecord
-from keymark.reports.model.projection import CellView, Run
+from keymark.reports.model.projection import UPSERT, CellView, Run
 from keymark.reports.render.text import clean
 from keymark.reports.stats.statistics import Caveat, CaveatKind, shape_caveats
 
@@ -33,6 +33,7 @@ def run_warnings(run: Run) -> list[Caveat]:
         *_of_clock(run.beats, machine),
         *_of_host(run.beats, machine),
         *_of_caches(run),
+        *warnings_of_rounds(run),
         *_of_samples(run.cells),
     ]
 
@@ -99,6 +100,19 @@ def _of_caches(run: Run) -> Iterable[Caveat]:
         yield Caveat(
             kind=CaveatKind.COLD,
             detail="no warm-up was taken: the first repetitions pay for cold caches and a cold JVM",
+        )
+
+
+def warnings_of_rounds(run: Run) -> Iterable[Caveat]:
+    """What a reader must know of a run of one repetition, whose rounds are its values."""
+    if any(
+        each.by_rounds and len(each.rounds(UPSERT, "total", "wall_s")) > 1 for each in run.cells
+    ):
+        yield Caveat(
+            kind=CaveatKind.BY_ROUNDS,
+            detail="there is one repetition, so each round of batches is a value of its own: "
+            "intervals tell how the rounds of one trial differ, and nothing of how another trial "
+            "would",
         )
 
 

@@ -1,9 +1,9 @@
 """Cells into tables of summaries: rows x columns x unit, and who leads each column. No rendering.
 
 A leader is named only when the data shows one: with three repetitions at least, and beyond the
-machine's noise. The cells whose interval touches that of the best median, the lowest but for rates,
-are not told apart from it: two or more of them share the lead, and when none is left outside, the
-column shows no difference.
+machine's noise. Of counters, which repeat, one repetition is enough. The cells whose interval
+touches that of the best median, the lowest but for rates, are not told apart from it: two or more
+of them share the lead, and when none is left outside, the column shows no difference.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Column:
             nothing leads, and where there is no pair.
         deciding: about how many repetitions would show a difference, where none is shown and more
             of them would help.
+        by_rounds: whether its values are the rounds of one repetition.
     """
 
     measure: Measure
@@ -75,6 +76,7 @@ class Column:
     leaders: frozenset[int]
     ratios: tuple[Summary | None, ...]
     deciding: int | None = None
+    by_rounds: bool = False
 
     @property
     def unit(self) -> str:
@@ -260,6 +262,8 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
     values = [measure.values(cell) for cell in cells]
     summaries = tuple(summarize(list(each.values())) if each else None for each in values)
     judged = _judged(cells, summaries)
+    several = any(summary is not None and summary.n > 1 for summary in summaries)
+    by_rounds = several and measure.step == UPSERT and any(cell.by_rounds for cell in cells)
     standing, leaders = _lead(cells, judged, measure)
     ratios: list[Summary | None] = [None] * len(values)
     first = _foremost(judged, measure)
@@ -274,7 +278,8 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
         standing=standing,
         leaders=leaders,
         ratios=tuple(ratios),
-        deciding=_deciding(judged, measure, standing),
+        deciding=_deciding(judged, measure, standing, by_rounds=by_rounds),
+        by_rounds=by_rounds,
     )
 
 
@@ -308,7 +313,7 @@ def _lead(
     elif any(zeros) and not measure.is_time:
         # To have no index on disk, or nothing to shuffle, is how an index works and no victory.
         plain = Standing.SOME_ZEROS
-    elif min(summary.n for summary in measured.values()) < REPETITIONS_MIN:
+    elif not metric.counter and min(each.n for each in measured.values()) < REPETITIONS_MIN:
         plain = Standing.TOO_FEW
     if plain is not None:
         return plain, frozenset()
@@ -326,12 +331,16 @@ def _lead(
 
 
 def _deciding(
-    summaries: Sequence[Summary | None], measure: Measure, standing: Standing
+    summaries: Sequence[Summary | None], measure: Measure, standing: Standing, *, by_rounds: bool
 ) -> int | None:
-    """Repetitions that would tell the best median from the next one."""
+    """Repetitions that would tell the best median from the next one.
+
+    Of counters more would say the same, and rounds do not tell how much repetitions differ.
+    """
     if standing is Standing.TOO_FEW:
         return REPETITIONS_MIN
-    if standing is not Standing.NO_DIFFERENCE:
+    is_repeatable = not by_rounds and not METRICS[measure.metric].counter
+    if standing is not Standing.NO_DIFFERENCE or not is_repeatable:
         return None
     sign = -1 if measure.higher else 1
     best, second = sorted((s for s in summaries if s), key=lambda s: sign * s.median)[:2]

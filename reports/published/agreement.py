@@ -25,6 +25,7 @@ from keymark.reports.model import projection, tables
 from keymark.reports.model.cell_pairs import cell_pairs
 from keymark.reports.model.data_points import words_of
 from keymark.reports.model.projection import Run
+from keymark.reports.model.report_warnings import warnings_of_rounds
 from keymark.reports.render.format_values import digits, times
 from keymark.reports.render.text import clean
 from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, paired_ratio
@@ -162,7 +163,14 @@ def agreement(published: Path, repeated: Path) -> Agreement:
         undecided=sum(not each.is_decided for each in ratios),
         counters=tuple(each for each in counted if each.judged.verdict is not Verdict.PASS),
         compared=len(counted),
-        warnings=gate.warnings,
+        warnings=(
+            *gate.warnings,
+            *(
+                f"{clean(run.run_id)}: {each.detail}"
+                for run in (first, second)
+                for each in warnings_of_rounds(run)
+            ),
+        ),
     )
 
 

@@ -151,7 +151,8 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
             _value_label(axes, row, summary.high / scale, digits(summary.median / scale))
         top = max(summary.high for _, summary in shown) / scale
         _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
-        axes.set_xlabel(f"{unit}, lower is better\n{interval_words([s for _, s in shown])}")
+        spread = interval_words([s for _, s in shown]) + ", by round" * column.by_rounds
+        axes.set_xlabel(f"{unit}, lower is better\n{spread}")
 
     return Drawing(draw=draw, rows=len(shown), title=title)
 

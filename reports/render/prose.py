@@ -15,6 +15,9 @@ from keymark.reports.stats.statistics import Summary
 LONGEST_LIST = 6
 """Cells that one sentence names."""
 
+BY_ROUNDS = " by rounds of one trial"
+"""Added to what is said of a run of one repetition, whose rounds are its values."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -35,7 +38,10 @@ def answers(whole: SummaryTable) -> list[Answer]:
     Columns of zeros have no place in tables, so their sentence comes from here.
     """
     return [
-        Answer(topic=column.measure.what, words=_words(column, whole.cells))
+        Answer(
+            topic=f"{column.measure.what}{BY_ROUNDS * column.by_rounds}",
+            words=_words(column, whole.cells),
+        )
         for column in whole.columns
         if column.standing not in (Standing.EMPTY, Standing.ALONE)
     ]

@@ -20,12 +20,11 @@ from keymark.reports.model.limits import Limit, limits
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
-from keymark.reports.render.prose import LONGEST_LIST, Answer
+from keymark.reports.render.prose import BY_ROUNDS, LONGEST_LIST, Answer
 from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.stats.statistics import REPETITIONS_MIN
 
 _HEADS = ("best", "its median", "the next that is told apart", "as a multiple of the best")
-_BY_ROUNDS = " by rounds of one trial"
 _NO_REQUESTS = "not measured: requests are counted of tables on an object store (table.location)"
 
 
@@ -122,10 +121,11 @@ def _words(told: FormatAnswer) -> str:
     if told.best is None or told.summary is None:
         return _NO_REQUESTS if told.question.metric == REQUESTS else "not measured"
     unit = told.question.unit
-    value, turns = amount(told.summary.median, unit), _BY_ROUNDS if told.is_by_rounds else ""
+    value, turns = amount(told.summary.median, unit), BY_ROUNDS * told.is_by_rounds
     if told.rivals:
         near = _names([told.best, *told.rivals])
-        few = "" if told.summary.n >= REPETITIONS_MIN else f", fewer than {REPETITIONS_MIN} values"
+        is_few = told.summary.n < REPETITIONS_MIN and not told.question.is_counted
+        few = f", fewer than {REPETITIONS_MIN} values" if is_few else ""
         said = f"no difference shown{turns} between {near}{few}; the lowest median is {value}"
     else:
         said = f"{told.best.label} is best with {value}{turns}"

@@ -12,7 +12,7 @@ from keymark.reports.model import facts, tables
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import Column, Standing
 from keymark.reports.render.format_values import amount, digits
-from keymark.reports.render.prose import by_zero
+from keymark.reports.render.prose import BY_ROUNDS, by_zero
 from keymark.reports.render.text import listed
 
 _ORDER = ("write_latency", "build_index", "build", "lookup", "null_columns", "delete", "purge")
@@ -124,6 +124,8 @@ def _said(column: Column, subject: str, labels: Sequence[str], kind: str) -> str
     around = f"medians are {least} to {most}" if least != most else f"all are at {least}"
     capital = subject[0].upper() + subject[1:]
     takes = "is" if column.measure.metric != "wall_s" else "takes"
+    if column.by_rounds:
+        takes += f",{BY_ROUNDS},"
     if column.standing is Standing.ZEROS:
         return f"{capital} {takes} {amount(0, column.unit)} with every {kind}"
     if column.standing is Standing.SOME_ZEROS:
@@ -135,7 +137,8 @@ def _said(column: Column, subject: str, labels: Sequence[str], kind: str) -> str
         )
     if column.standing is Standing.NO_DIFFERENCE:
         more = f"; about {column.deciding} repetitions would decide" if column.deciding else ""
-        return f"No {kind} is shown to be better than another at {subject}: {around}{more}"
+        said = f"No {kind} is shown to be better than another at {subject}"
+        return f"{said}{BY_ROUNDS * column.by_rounds}: {around}{more}"
     if column.standing is Standing.ALONE:
         each = listed([f"{amount(medians[row], column.unit)} with {labels[row]}" for row in ranked])
         return f"{capital} {takes} {each}"

@@ -216,6 +216,7 @@ def _command(run: Run, cell: CellView, steps: Sequence[str]) -> str:
             "workload.lookup_absent=0": work.lookup_absent and not asks,
             "workload.lookup_few=0": work.lookup_few and not asks,
             "workload.point_query=false": work.point_query and not last.startswith("point_query"),
+            "workload.cold=false": work.cold and not last.endswith("_cold"),
             "workload.merge_on_read=[]": work.merge_on_read and not merges,
         }
         words += [word for each, is_so in unneeded.items() if is_so for word in ("--set", each)]

@@ -47,6 +47,8 @@ CHART_TITLES = {
     "point_query_spark": "Point query by Spark: reading one record",
     "column_query": "Column query: reading the rows of one value",
     "range_query": "Range query: reading the rows of a range",
+    "point_query_cold": "Point query, cold: its files are out of the system's cache",
+    "range_query_cold": "Range query, cold: its files are out of the system's cache",
     "storage": "Index on disk",
 }
 WORKING = {

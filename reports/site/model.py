@@ -60,7 +60,10 @@ QUESTIONS = (
         name="Queries",
         title="How fast is a query?",
         about="The time in which one record, or the rows of one value, are read.",
-        charts=("point_query", "point_query_spark", "column_query", "range_query"),
+        charts=(
+            *("point_query", "point_query_spark", "column_query", "range_query"),
+            *("point_query_cold", "range_query_cold"),
+        ),
     ),
     Question(
         key="storage",

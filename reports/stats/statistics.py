@@ -19,7 +19,7 @@ from typing import TypeVar
 CONFIDENCE = 0.95
 
 REPETITIONS_MIN = 3
-"""Below so many values nothing is shown: their spread says too little."""
+"""Below so many times nothing is shown: their spread says too little. Counters repeat."""
 
 LEAST_CHANGE = 0.01
 """Share from which a counter has changed: instants and file ids alter sizes by less."""
@@ -53,6 +53,7 @@ class CaveatKind(StrEnum):
     CLOCK_RATE = "clock_rate"
     STOLEN = "stolen"
     COLD = "cold"
+    BY_ROUNDS = "by_rounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,16 +176,18 @@ def paired_ratio(
     return ratios, (*ratios.caveats, *caveats)
 
 
-def is_shown(ratio: Summary, noise: float) -> bool:
+def is_shown(ratio: Summary, noise: float, *, is_counted: bool = False) -> bool:
     """Whether paired ratios show a difference.
 
     Args:
         ratio: of one side to the other.
-        noise: of the machine, as a share; a smaller difference may be the machine's.
+        noise: of the machine, as a share; a smaller difference may be the machine's. Of counters
+            the tolerance.
+        is_counted: whether both sides are counters, which repeat: one pair is enough.
     """
     apart = not ratio.low <= 1 <= ratio.high
     farther = max(ratio.median, 1 / ratio.median) > 1 + noise if ratio.median else True
-    return ratio.n >= REPETITIONS_MIN and apart and farther
+    return (is_counted or ratio.n >= REPETITIONS_MIN) and apart and farther
 
 
 def repetitions_to_decide(left: Summary, right: Summary) -> int | None:

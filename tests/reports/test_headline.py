@@ -129,3 +129,16 @@ def test_many_indexes_are_named_by_the_nearest_and_the_last(tmp_path):
 def test_without_a_right_cell_there_is_none(tmp_path):
     path = write_run(tmp_path / "run", [sample(verified=False, reason="wrong")])
     assert publish([path]).report.runs[0].headline is None
+
+
+def test_the_rounds_of_one_repetition_are_named(tmp_path):
+    samples = [
+        sample(cell=f"native/{index}", index=index, step=f"upsert_{n}", round=n, value=times * n)
+        for index, times in (("record", 1.0), ("bucket", 5.0))
+        for n in (1, 2, 3)
+    ]
+    (run,) = projection.load([write_run(tmp_path / "run", samples, INFO | {"run_id": "r1"})])
+    assert headline(run, leading(run.cells)).sentence == (
+        "An upsert of 10,000 rows into a table of 200,000 takes, by rounds of one trial, 2.00 "
+        "s with record, 5 times as long with bucket."
+    )

@@ -81,6 +81,13 @@ def test_the_machine_is_warned_of(tmp_path):
     ]
 
 
+def test_rounds_that_are_the_values_are_told(tmp_path):
+    rounds = [sample(step=f"upsert_{n}", round=n, value=1.0) for n in (1, 2, 3)]
+    assert kinds(run_with(tmp_path / "one", STEADY, samples=rounds)) == [CaveatKind.BY_ROUNDS]
+    twice = [*rounds, *(replace(each, repetition=1) for each in rounds)]
+    assert kinds(run_with(tmp_path / "two", STEADY, samples=twice)) == []
+
+
 @pytest.mark.parametrize("machine", [{}, {"cores": 0, "load_1m": 9}, {"cores": -1}])
 def test_a_machine_that_does_not_say_enough_is_not_warned_of(tmp_path, machine):
     assert kinds(run_with(tmp_path / "run", STEADY, machine=machine)) == []

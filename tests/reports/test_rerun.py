@@ -153,3 +153,29 @@ def test_a_command_that_names_a_folder_of_another_machine_is_not_repeated(tmp_pa
     folder = repeated(tmp_path / "b", command=["keymark", "observe", "x"])
     with pytest.raises(Exception, match="was not made by `run`"):
         rerun_.command(folder)
+
+
+def one_trial(path: Path, factor: float) -> Path:
+    """A run of one repetition of six rounds; the second index takes `factor` times as long."""
+    samples = [
+        sample(
+            run_id="r1",
+            cell=f"native/{index}",
+            index=index,
+            step=f"upsert_{number}",
+            round=number,
+            value=times * number,
+        )
+        for number in range(1, 7)
+        for index, times in (("record", 1.0), ("global_simple", factor))
+    ]
+    return write_run(path, samples)
+
+
+@pytest.mark.parametrize(("factor", "agrees"), [(3.0, True), (6.0, False)])
+def test_runs_of_one_repetition_are_compared_by_their_rounds(tmp_path, factor, agrees):
+    found = agreement(one_trial(tmp_path / "a", 3.0), one_trial(tmp_path / "b", factor))
+    (ratio,) = found.ratios
+    assert (ratio.what, ratio.published.n, ratio.repeated.median) == ("Upsert batch", 6, factor)
+    assert (ratio.agrees, found.undecided) == (agrees, 0)
+    assert sum("each round of batches is a value" in each for each in found.warnings) == 2

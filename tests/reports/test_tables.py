@@ -193,3 +193,75 @@ def test_unverified_cells_are_refused(tmp_path):
     (run,) = load([write_run(tmp_path / "run", [sample(verified=False, reason="wrong")])])
     with pytest.raises(AssertionError):
         tables.headline(run.cells)
+
+
+def one_trial(tmp_path, seconds_by_index, **more):
+    """The headline of a run of one repetition, by measure; each index has these rounds."""
+    samples = [
+        sample(cell=index, index=index, step=f"upsert_{number}", round=number, value=value)
+        for index, rounds in seconds_by_index.items()
+        for number, value in enumerate(rounds, start=1)
+    ]
+    # A load is repeated for itself.
+    loads = [
+        sample(cell=index, index=index, step="bulk_insert", repetition=at, value=9.0)
+        for index in seconds_by_index
+        for at in range(2)
+    ]
+    stored = [
+        sample(cell=index, index=index, step="delete", metric="index_bytes", value=value)
+        for index, value in more.items()
+    ]
+    (run,) = load([write_run(tmp_path / "run", [*samples, *loads, *stored])])
+    columns = tables.headline(run.cells).columns
+    return run.cells, {column.measure.key: column for column in columns}
+
+
+def test_in_a_run_of_one_repetition_the_rounds_are_the_values_and_the_pairs(tmp_path):
+    rounds = {"record": [1.0, 2.0, 3.0], "bucket": [4.0, 8.0, 12.0]}
+    cells, columns = one_trial(tmp_path, rounds)
+    column = columns["write_latency"]
+    assert (column.standing, column.leaders) == (Standing.BEST, {0})
+    assert [(each.n, each.median) for each in column.summaries] == [(3, 2.0), (3, 8.0)]
+    assert (column.ratios[1].low, column.ratios[1].high, column.ratios[1].n) == (4.0, 4.0, 3)
+    answered = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
+    assert [each.topic for each in answered] == ["Upsert batch by rounds of one trial"]
+
+
+def test_rounds_of_one_repetition_do_not_say_how_many_repetitions_would_decide(tmp_path):
+    rounds = {"record": [1.0, 1.1, 1.3], "bucket": [1.2, 1.3, 1.5]}
+    _, columns = one_trial(tmp_path, rounds)
+    column = columns["write_latency"]
+    assert (column.standing, column.deciding) == (Standing.NO_DIFFERENCE, None)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_few_rounds_of_one_repetition_are_too_few(tmp_path, rounds):
+    told = {"record": [1.0] * rounds, "bucket": [9.0] * rounds}
+    cells, columns = one_trial(tmp_path, told)
+    column = columns["write_latency"]
+    assert (column.standing, column.by_rounds) == (Standing.TOO_FEW, rounds > 1)
+    (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
+    assert answer.words.endswith("; at least 3 repetitions would decide.")
+
+
+def test_of_several_repetitions_each_is_one_value(tmp_path):
+    made = [
+        sample(step=f"upsert_{number}", round=number, repetition=at, value=float(number))
+        for number in (1, 2, 3)
+        for at in range(3)
+    ]
+    (run,) = load([write_run(tmp_path / "run", made)])
+    assert run.cells[0].values("upsert", "total", "wall_s") == dict.fromkeys(
+        [(0, 0), (1, 0), (2, 0)], 2.0
+    )
+
+
+def test_of_counters_one_repetition_is_enough(tmp_path):
+    rounds = {"record": [1.0], "bucket": [4.0]}
+    _, columns = one_trial(tmp_path, rounds, record=4096.0, bucket=8192.0)
+    assert columns["write_latency"].standing is Standing.TOO_FEW
+    assert (columns["storage"].standing, columns["storage"].leaders) == (Standing.BEST, {0})
+    rounds = {"record": [1.0], "bucket": [4.0]}
+    _, columns = one_trial(tmp_path / "same", rounds, record=4096.0, bucket=4096.0)
+    assert (columns["storage"].standing, columns["storage"].deciding) == ("no_difference", None)
