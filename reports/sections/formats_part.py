@@ -68,7 +68,10 @@ def formats_part(run: Run) -> FormatsPart | None:
                 [
                     *map(_sentence, told),
                     *(_limit(each) for each in ended if _is_on(each, data)),
-                    *map(_published, beside([cell for cell in groups[data] if cell.verified])),
+                    *(
+                        _published(each, data.rows or run.record.scenario.dataset.rows)
+                        for each in beside([cell for cell in groups[data] if cell.verified])
+                    ),
                 ],
             )
             for data, told in found.items()
@@ -140,11 +143,18 @@ def _words(told: FormatAnswer) -> str:
     return "; ".join(parts)
 
 
-def _published(found: Beside) -> Answer:
-    """A published figure of two formats, and what was measured of both."""
+def _published(found: Beside, rows: int) -> Answer:
+    """A published figure of two formats, and what was measured of both.
+
+    Args:
+        found: both.
+        rows: of the table that was measured; 0 where they are not told.
+    """
     claim, ratio = found.claim, found.ratio
     around = f" ({times(ratio.low)} to {times(ratio.high)})" if ratio.low < ratio.high else ""
-    words = f"{claim.words} ({claim.at}); here {found.cell.label} takes {times(ratio.median)}"
+    on = f" on {rows:,} rows" if rows else ""
+    words = f"{claim.words} ({claim.at}: {claim.source}); here{on} {found.cell.label} takes "
+    words += times(ratio.median)
     few = "" if ratio.n >= REPETITIONS_MIN else f", of fewer than {REPETITIONS_MIN} values"
     words += f"{around} of {found.base.label}{few}; what differs: {claim.differs}."
     return Answer(topic=f"Published: {claim.what[0].lower()}{claim.what[1:]}", words=words)

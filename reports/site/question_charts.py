@@ -58,12 +58,13 @@ def _claim_rows(run: Run) -> list[DotRow]:
     rows: dict[str, list[Dot]] = {}
     for claim, engine, ours in found:
         if ours is not None and ours.median > 0:
+            value, low, high = claim.relative(ours)
             dot = Dot(
                 name=clean(engine, 40),
                 color=installed.color_of(claim.index),
-                value=ours.median / claim.figure,
-                low=ours.low / claim.figure,
-                high=ours.high / claim.figure,
+                value=value,
+                low=low,
+                high=high,
             )
             rows.setdefault(claim.what, []).append(dot)
     return [DotRow(label=label, dots=tuple(dots)) for label, dots in rows.items()]
