@@ -18,6 +18,8 @@ from keymark.reports.model.format_answers import (
 )
 from keymark.reports.model.limits import Limit, limits
 from keymark.reports.model.projection import CellView, Run
+from keymark.reports.render.figures import Chart
+from keymark.reports.render.format_chart import format_charts
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import LONGEST_LIST, Answer
@@ -36,12 +38,15 @@ class FormatsPart:
     Attributes:
         run_id: the run's own id.
         name: what the run is called on the page, empty when it is the only one.
+        charts: how far each format is behind the best one, by question, each with its finding; for
+            each kind of data that was verified.
         tables: for each kind of data a row for each question, and the answers in sentences.
         values: the answers, for summary.json.
     """
 
     run_id: str
     name: str
+    charts: list[tuple[Chart, str]]
     tables: list[tuple[Grid, list[Answer]]]
     values: list[dict[str, Any]]
 
@@ -62,6 +67,7 @@ def formats_part(run: Run) -> FormatsPart | None:
     return FormatsPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
+        charts=list(format_charts(run)),
         tables=[
             (
                 _grid(words_of(data) or "all questions", told),

@@ -58,6 +58,7 @@ def _of_engines(report: Report) -> list[str]:
     lines = []
     for told in report.formats:
         lines += [_heading("Which format answers which question best", told.name), ""]
+        lines += [line for _, finding in told.charts for line in (markdown(finding), "")]
         lines += _with_findings(told.tables, "question")
     for part in report.engines:
         lines += [_heading("Engines side by side", part.name), ""]

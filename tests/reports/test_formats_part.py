@@ -461,6 +461,37 @@ def test_the_page_and_the_summaries_say_it(tmp_path):
     assert found["differences"][0]["name"] == "tag"
 
 
+def test_the_page_has_a_chart_of_the_formats_and_files_of_it(tmp_path):
+    path = run_of(tmp_path / "run", WRITES, shapes=("hot", "spread"))
+    charts = path / "report" / "charts"
+    charts.mkdir(parents=True)
+    (charts / "formats_3.svg").write_text("of a report before")
+    page = publish([path]).index.read_text()
+    words = (path / "summary.md").read_text().replace("\\", "")
+    section = page[page.index('<h2 id="formats">') :]
+    # Each kind of data has one, before its table.
+    for place, shape in ((1, "hot"), (2, "spread")):
+        title = f'<h3 id="chart-formats_{place}">Table formats by question: {shape}</h3>'
+        assert section.index(title) < section.index("Formats: hot")
+    assert section.count('<th scope="col">question</th>') == 4
+    finding = "Of 1 question, record · native answers 1 best."
+    assert section.count(finding) >= 2
+    assert words.count(finding) == 2
+    assert sorted(each.name for each in charts.glob("formats_*")) == [
+        "formats_1.png", "formats_1.svg", "formats_2.png", "formats_2.svg",
+    ]  # fmt: skip
+    svg = (charts / "formats_1.svg").read_text()
+    assert "as a multiple of the best one" in svg
+    assert "delta@3.3.2 merge_dv" in svg
+
+
+def test_charts_of_formats_in_two_runs_are_told_apart(tmp_path):
+    paths = [run_of(tmp_path / name, WRITES, run_id=name) for name in ("a", "b")]
+    page = publish(paths, tmp_path / "out").index.read_text()
+    assert 'id="chart-formats_1_a"' in page
+    assert 'id="chart-formats_1_b"' in page
+
+
 def test_a_run_of_one_format_says_nothing_of_formats(published):
     assert published.report.formats == []
     assert "formats" not in published.summary
