@@ -282,12 +282,18 @@ def kernels(
         list[str] | None, typer.Option("--set", metavar="schedule.repetitions=N", help="how often")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="run folder")] = None,
+    when_quiet: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="wait up to so long until the machine is quiet: 30m"),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Measure the kernels of two revisions in turns; `gate --kernels` does, and judges."""
     from keymark.harness.measure import kernels as kernels_  # noqa: PLC0415 - of this command only
+    from keymark.harness.measure.noise_check import NoiseCheck  # noqa: PLC0415
 
+    noise = NoiseCheck(wait_s=parse_duration("--when-quiet", when_quiet))
     engines = [revisions.named(name) for name in (base, candidate)]
     if engines[0] == engines[1]:
         raise HarnessError(f"{base} and {candidate} are the same revision")
@@ -296,7 +302,7 @@ def kernels(
     folder = RunFolder.open(path) if resume else RunFolder.create(path)
     folder.refuse_links()
     with _telling_what_is_kept(path, None), Shown() as shown:
-        kernels_.measure(engines, folder, shown, repetitions)
+        kernels_.measure(engines, folder, shown, repetitions, noise=noise)
     print(json.dumps({"run_id": path.name}) if as_json else path)
 
 

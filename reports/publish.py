@@ -16,6 +16,7 @@ from keymark.reports.render import export
 from keymark.reports.render.engines_chart import PREFIX as ENGINES_PREFIX
 from keymark.reports.render.figures import write_charts
 from keymark.reports.render.files import make_folder, write
+from keymark.reports.render.format_chart import PREFIX as FORMATS_PREFIX
 from keymark.reports.render.text import clean
 from keymark.reports.sections import page, parts
 from keymark.reports.sections.growth_part import PREFIX as GROWTH_PREFIX
@@ -88,7 +89,7 @@ def publish(
 def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Report) -> Path:
     charts = target / "report" / "charts"
     make_folder(charts, target)
-    prefixes = (MODEL_PREFIX, GROWTH_PREFIX, ENGINES_PREFIX, NOISE_PREFIX)
+    prefixes = (FORMATS_PREFIX, MODEL_PREFIX, GROWTH_PREFIX, ENGINES_PREFIX, NOISE_PREFIX)
     names = [*page.CHART_TITLES, "phases", *(f"{prefix}*" for prefix in prefixes)]
     stale = [
         each for name in names for end in ("svg", "png") for each in charts.glob(f"{name}.{end}")

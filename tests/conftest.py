@@ -57,6 +57,7 @@ LONG = (
     "tests/test_command_line.py::test_spark_says_nothing",
     "tests/interop/",
     "tests/measured/test_measured.py::test_stores_of_keys",
+    "tests/measured/test_measured.py::test_streams_without_spark",
     "tests/reports/test_page_in_browser.py",
     "tests/reports/test_site.py",
     "tests/reports/test_site_in_browser.py",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from keymark.harness.engines import jars
 from keymark.harness.engines.formats import FORMATS, FormatName, format_name
+from keymark.harness.errors import HarnessError
 
 
 def missing_jars(name: str) -> str | None:
@@ -24,7 +25,7 @@ def missing_jars(name: str) -> str | None:
         return None
     return (
         f"{release.title} {named.version} is not in the cache; get it once by: "
-        f"keymark engine install {name}"
+        f"keymark engine install {name}{named.release.known_builds(named.version)}"
     )
 
 
@@ -40,7 +41,10 @@ def install_jars(named: FormatName, download: jars.Download) -> Path:
         HarnessError: the repository lacks one, cannot be reached, or sent something else.
     """
     wanted = named.release.jars_of(named.version)
-    paths = [jars.fetch(jar, named.release.name, download) for jar in wanted]
+    try:
+        paths = [jars.fetch(jar, named.release.name, download) for jar in wanted]
+    except HarnessError as error:
+        raise HarnessError(f"{error}{named.release.known_builds(named.version)}") from error
     return paths[0].parent
 
 

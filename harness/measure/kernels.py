@@ -23,6 +23,7 @@ from keymark.harness.engines import revisions
 from keymark.harness.errors import HarnessError
 from keymark.harness.git import CLONE
 from keymark.harness.measure import environment
+from keymark.harness.measure.noise_check import NoiseCheck
 from keymark.harness.redaction import redact_arguments
 from keymark.harness.run.runner import Progress
 from keymark.harness.run.time_left import TimeLeft, TrialKind
@@ -62,7 +63,12 @@ class Side:
 
 
 def measure(
-    engines: Sequence[str], folder: RunFolder, progress: Progress, repetitions: int = REPETITIONS
+    engines: Sequence[str],
+    folder: RunFolder,
+    progress: Progress,
+    repetitions: int = REPETITIONS,
+    *,
+    noise: NoiseCheck | None = None,
 ) -> None:
     """Measure both revisions; trials that the folder has already are not taken again.
 
@@ -71,14 +77,18 @@ def measure(
         folder: where samples go.
         progress: who is told.
         repetitions: trials of each side.
+        noise: what is done on a noisy machine before the first trial; None: it is not looked at.
 
     Raises:
-        HarnessError: a revision cannot be set up, or its kernels cannot be run at all.
+        HarnessError: a revision cannot be set up, its kernels cannot be run at all, or the machine
+            was not quiet in time.
     """
     sides = []
     for name in engines:
         progress.begin(f"setting up {name}")
         sides.append(Side(engine=name, ready=revisions.checkout(name)))
+    if noise is not None:
+        noise.warn_or_wait(progress, threads=1, runs=folder.path.absolute().parent)
     done = {"suite": hashlib.sha256(SUITE.read_bytes()).hexdigest()}
     record = RunRecord.model_validate(
         {

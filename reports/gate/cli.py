@@ -64,6 +64,10 @@ def gate(
         str | None, typer.Option(metavar="URL", help="Spark master, of both revisions")
     ] = None,
     out: Annotated[str | None, typer.Option(help="run folder of revisions, a path or URL")] = None,
+    when_quiet: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="wait up to so long for a quiet machine: 30m"),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
     junit: Annotated[Path | None, typer.Option(help="write JUnit XML to this file")] = None,
     markdown: Annotated[
@@ -72,23 +76,19 @@ def gate(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> int:
     """Compare a candidate with a base: exit 0 pass, 1 regression, 3 inconclusive."""
-    if (base_engine is None) != (candidate_engine is None):
-        raise ReportError("--base-engine and --candidate-engine go together")
-    for path in (junit, markdown):
-        # Known before anything is measured: the answer would be lost.
-        if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
-            raise ReportError(f"{clean(path)} cannot be written")
+    _refuse_unwritable(junit, markdown)
     demanded = Policy() if policy is None else policies.load(policy)
     given = Given(base=base, candidate=candidate, engines=(base_engine, candidate_engine))
     sets = [*(set_ or ()), *([f"spark.master={master}"] if master else [])]
-    _refuse_mismatched(given, out, alone=bisect or kernels, resume=resume)
-    what = None if kernels else scenario
-    asked = MeasureRequest(scenario=what, sets=tuple(sets), resume=resume and not bisect)
-    if master and (kernels or not given.revisions):
-        raise ReportError("--master is for revisions whose tables are measured now")
+    asked = MeasureRequest(
+        scenario=None if kernels else scenario,
+        sets=tuple(sets),
+        when_quiet=when_quiet,
+        resume=resume,
+    )
+    _refuse_mismatched(given, asked, out, bisects=bisect, master=master)
     if bisect:
-        if not given.revisions:
-            raise ReportError("--bisect needs two revisions")
+        asked = replace(asked, resume=False)
         asking = Asking(asked, demanded, Path(out) if out else None)
         found = _search(base, candidate or "HEAD", asking)
         show_search(found, as_json=as_json)
@@ -121,13 +121,31 @@ def _measured(
         raise InterruptionError(kept) from stop
 
 
-def _refuse_mismatched(given: Given, out: str | None, *, alone: bool, resume: bool) -> None:
+def _refuse_unwritable(*paths: Path | None) -> None:
+    """Known before anything is measured: the answer would be lost."""
+    for path in paths:
+        if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+            raise ReportError(f"{clean(path)} cannot be written")
+
+
+def _refuse_mismatched(
+    given: Given, asked: MeasureRequest, out: str | None, *, bisects: bool, master: str | None
+) -> None:
+    """Refuse words of the command line that do not fit each other."""
+    if (given.engines[0] is None) != (given.engines[1] is None):
+        raise ReportError("--base-engine and --candidate-engine go together")
     if any("\0" in word for word in (given.base, given.candidate or "", out or "")):
         raise ReportError("a run or revision has a NUL character in its name")
-    if out is not None and run_folder_mirror.is_url(out) and alone:
+    if out is not None and run_folder_mirror.is_url(out) and (bisects or not asked.scenario):
         raise ReportError("--out of --bisect and --kernels is a folder of this machine")
-    if resume and (out is None or not given.revisions or given.candidate is None):
+    if asked.resume and (out is None or not given.revisions or given.candidate is None):
         raise ReportError("--resume needs --out and two revisions: the work tree may have changed")
+    if master and (asked.scenario is None or not given.revisions):
+        raise ReportError("--master is for revisions whose tables are measured now")
+    if asked.when_quiet is not None and not given.revisions:
+        raise ReportError("--when-quiet is for revisions, which are measured now")
+    if bisects and not given.revisions:
+        raise ReportError("--bisect needs two revisions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,17 +42,20 @@ class MeasureRequest:
     Attributes:
         scenario: built-in name or file; None for the kernels, without tables.
         sets: `key=value` laid over it.
+        when_quiet: for how long it waits until the machine is quiet, as `30m`; None: it only warns.
         resume: go on with the run that was cut off.
     """
 
     scenario: str | None
     sets: tuple[str, ...] = ()
+    when_quiet: str | None = None
     resume: bool = False
 
     def words(self, base: str, candidate: str) -> list[str]:
         """The command that measures two revisions."""
         engines = [f"native@{name}" for name in (base, candidate)]
         rest = [word for text in self.sets for word in ("--set", text)]
+        rest += [] if self.when_quiet is None else ["--when-quiet", self.when_quiet]
         rest += ["--resume"] * self.resume
         if self.scenario is None:
             return ["kernels", *engines, "--json", *rest]

@@ -24,15 +24,12 @@ _PANEL_ROWS = 3
 
 
 def history_chart(history: History) -> Drawing:
-    """Draw the numbers that changed; where none did, the times of whole steps.
+    """Draw the numbers that changed, then the times of whole steps that did not.
 
     A dot is the median of a run, a line the median of a level, a dashed line a change, and a
     dotted line where a step begins anew.
     """
-    found = history.changed or [
-        each for each in history.series if (each.key.phase, each.unit) == (PHASES[-1], "s")
-    ]
-    shown = (found or list(history.series))[:PANELS]
+    shown, not_all = _candidates(history)[:PANELS], drawn_words(history)
     title = "Changes of level" if history.changed else "No change of level"
 
     def draw(figure: FigureBase) -> None:
@@ -46,10 +43,28 @@ def history_chart(history: History) -> Drawing:
         panels[-1].xaxis.set_major_locator(MaxNLocator(6, integer=True))
         panels[-1].set_xlabel(
             f"run, {history.runs[0][:40]} is 0\ndot: median of a run, line: median of a level,\n"
-            "dashed: change" + ("; dotted: the step begins anew" if history.begins else "")
+            "dashed: change"
+            + ("; dotted: the step begins anew" if history.begins else "")
+            + (f"\n{not_all}" if not_all else "")
         )
 
     return Drawing(draw=draw, rows=_PANEL_ROWS * len(shown), title=title)
+
+
+def drawn_words(history: History) -> str:
+    """How many of how many numbers a chart shows; empty where it shows all."""
+    many = len(_candidates(history))
+    return f"{PANELS} of {many} drawn, the largest changes first" if many > PANELS else ""
+
+
+def _candidates(history: History) -> list[NumberHistory]:
+    """The numbers that are worth a panel; where there is none, all."""
+    steady = [
+        each
+        for each in history.series
+        if not each.changes and (each.key.phase, each.unit) == (PHASES[-1], "s")
+    ]
+    return [*history.changed, *steady] or list(history.series)
 
 
 def _panel(axes: Axes, series: NumberHistory) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from keymark import terminal
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
-from keymark.reports.history.chart import history_chart, said
+from keymark.reports.history.chart import drawn_words, history_chart, said
 from keymark.reports.history.headline_chart import WorkCharts, headline_charts, lettering
 from keymark.reports.history.headlines import WorkHistory, read_all
 from keymark.reports.history.series import History, read
@@ -25,6 +25,7 @@ from keymark.reports.render.charts import Lettering
 from keymark.reports.render.figures import write_charts
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import amount
+from keymark.reports.render.grids import markdown_table
 from keymark.reports.render.text import clean, markdown
 
 _LONGEST_TABLE = 40
@@ -133,6 +134,9 @@ def _page_of_all(works: Sequence[WorkHistory], drawn: Sequence[WorkCharts]) -> s
             lines += [f"**{markdown(headline.title)}.** {headline.finding}", ""]
             lines += [f"- {' | '.join(map(markdown, row))}" for row in _rows(headline.history)]
             lines += ["", f"![{markdown(chart.title)}]({chart.key}.svg)", ""]
+            if not_all := drawn_words(headline.history):
+                lines += [f"{not_all}; the table has all.", "", *markdown_table(chart.grid, "cell")]
+                lines.append("")
     lines += [f"- {markdown(_words(each))}" for each in works if not each.headlines]
     return "\n".join([*lines, ""])
 
@@ -178,6 +182,8 @@ def page(found: History) -> str:
     lines += ["| first run of it | what | before | after | change |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(map(markdown, row))} |" for row in _rows(found)]
     lines += ["", "![the history](history.svg)", ""]
+    if not_all := drawn_words(found):
+        lines += [f"{not_all}; the table has every change.", ""]
     lines += [f"- {markdown(words)}" for words in _begun(found)]
     return "\n".join(lines + [f"- {markdown(warning)}" for warning in found.warnings])
 
@@ -198,6 +204,8 @@ def show(found: History, target: str) -> None:
     for words in _begun(found):
         console.print(Text(words))
     console.print(Text(_sentence(found)))
+    if not_all := drawn_words(found):
+        console.print(Text(f"{not_all}; the table in history.md has every change"))
     print(f"chart: {clean(target.rstrip('/'))}/history.svg")
 
 

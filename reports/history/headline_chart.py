@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from keymark.reports.history.chart import history_chart
+from keymark.reports.history.chart import drawn_words, history_chart
 from keymark.reports.history.headlines import HeadlineHistory, WorkHistory
 from keymark.reports.render.charts import Lettering
 from keymark.reports.render.figures import Chart, chart
@@ -42,7 +42,9 @@ def lettering(work: WorkHistory) -> Lettering:
 def _chart(work: WorkHistory, headline: HeadlineHistory, place: int) -> Chart:
     title = f"{headline.title}: {work.scenario}"
     name = _STRANGE.sub("-", f"history_{place}_{work.scenario}_{headline.key}")[:_LONGEST_NAME]
-    label = f"Chart of the history of {title}. {headline.finding}"
+    not_all = drawn_words(headline.history)
+    told = f" {not_all}; the table has all." if not_all else ""
+    label = f"Chart of the history of {title}. {headline.finding}{told}"
     drawing = replace(history_chart(headline.history), title=title)
     return chart(name, title, label, drawing, _grid(title, headline))
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from keymark.reports.model.measures import BY_KEY, Measure
 from keymark.reports.model.projection import CellView
@@ -29,8 +29,9 @@ class Claim(BaseModel):
         engine: that it is about, as the word before its version; empty: any engine.
         base_engine: engine whose multiple the figure is, in its fastest mode; empty where it is of
             one engine.
-        differs: what differs between their setting and ours; empty where `at` says it.
-        figure: the multiple, or the amount in base units; less is better.
+        source: URL of the page that states it.
+        differs: what differs between their setting and ours.
+        figure: the multiple, or the amount in base units. Less is better, except of a rate.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -43,7 +44,8 @@ class Claim(BaseModel):
     base: str = ""
     engine: str = ""
     base_engine: str = ""
-    differs: str = ""
+    source: str = Field(pattern="^https://")
+    differs: str
 
     @property
     def is_multiple(self) -> bool:
@@ -70,6 +72,16 @@ class Claim(BaseModel):
         if not self.base:
             return summarize(list(values.values()))
         return paired_ratio(measure.values(cells[self.base]), values)[0]
+
+    def relative(self, ours: Summary) -> tuple[float, float, float]:
+        """Median and interval of ours as a multiple of the figure; at most 1 reaches it.
+
+        Args:
+            ours: above 0.
+        """
+        if not self.is_multiple and BY_KEY[self.measure].higher:
+            return self.figure / ours.median, self.figure / ours.high, self.figure / ours.low
+        return ours.median / self.figure, ours.low / self.figure, ours.high / self.figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

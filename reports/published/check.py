@@ -2,16 +2,20 @@
 
 The digest finds accidents and careless edits. Who alters numbers and makes a new digest is found
 where the numbers contradict each other, and else not at all: for that there is only a run that the
-maintainers have repeated.
+maintainers have repeated. So that label is checked, too: the run that is named must be there, be
+right, and have done the same work of the same scenario.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from keymark.reports.errors import ReportError
+from keymark.reports.model import facts, projection
 from keymark.reports.published import provenance
+from keymark.reports.published.agreement import agreement
 from keymark.reports.published.arithmetic import contradictions
 from keymark.reports.published.derived import derived_findings
 from keymark.reports.published.provenance import Provenance
@@ -64,6 +68,15 @@ def check(path: Path) -> list[Checked]:
     root = path.resolve().parent if found == [path] else path
     said = provenance.read(root)
     made = [_checked(each, said) for each in found]
+    right = {each.path.resolve().name: each for each in made}
+    for each in made:
+        name = each.provenance.repeated
+        # Where one folder is checked, the run that repeats it lies beside it.
+        if name and name not in right and Path(name).name == name and (root / name / INFO).exists():
+            right[name] = _checked(root / name, said)
+    made = [
+        replace(each, findings=(*each.findings, *_label_findings(each, right))) for each in made
+    ]
     absent = sorted(said.keys() - {each.name for each in found}) if root == path else []
     if absent:
         wrong = [in_file(provenance.FILE, f"runs.{name}", "is not there") for name in absent]
@@ -85,3 +98,46 @@ def _checked(path: Path, said: dict[str, Provenance]) -> Checked:
         findings=tuple(found),
         samples=len(run.samples) if run else 0,
     )
+
+
+def _label_findings(run: Checked, known: Mapping[str, Checked]) -> list[Finding]:
+    """Why a run may not be called repeated by the maintainers.
+
+    Args:
+        run: that is called so, or is not.
+        known: runs by id, among them the one that repeats it.
+
+    Raises:
+        ReportError: a run cannot be read.
+    """
+    name, own = run.provenance.repeated, run.path.resolve().name
+    if not name or run.findings:
+        return []
+    again = known.get(name)
+    if name == own:
+        said = "a run does not repeat itself"
+    elif again is None:
+        said = f"{name} is not there"
+    elif again.findings:
+        said = f"{name} is itself refused: {again.findings[0]}"
+    else:
+        said = _other_work(run.path, again.path)
+    return [in_file(provenance.FILE, f"runs.{own}.repeated", said)] if said else []
+
+
+def _other_work(first: Path, second: Path) -> str:
+    """In what a run is no repetition of another one; empty where it is one."""
+    (run,), (again,) = projection.load([first]), projection.load([second])
+    names = [each.record.scenario.name for each in (again, run)]
+    if names[0] != names[1]:
+        return f"{second.name} is a run of scenario {names[0]}, and this one of {names[1]}"
+    ours, theirs = facts.work(run), facts.work(again)
+    for key, value in ours.items():
+        # Cores and memory are the machine's, and so is where its tables are.
+        if theirs.get(key, value) != value and not key.startswith(("spark.", "table.location")):
+            return f"{second.name} did other work: {key} is {theirs[key]} there, and {value} here"
+    try:
+        agreement(first, second)
+    except ReportError as error:
+        return f"{second.name} does not repeat it: {error}"
+    return ""

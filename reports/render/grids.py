@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keymark.reports.model.projection import CellView
 from keymark.reports.model.tables import Column, Standing, SummaryTable
 from keymark.reports.render.format_values import amount, interval, times
-from keymark.reports.render.text import NOTHING
+from keymark.reports.render.text import NOTHING, markdown
 from keymark.reports.stats.statistics import Summary
 
 _FINDINGS = {
@@ -131,3 +132,29 @@ def _entry(column: Column, row: int, *, judged: bool) -> Entry:
         ratio=times(ratio.median) if ratio else "",
         ratio_spread=ratio_words(ratio) if ratio else "",
     )
+
+
+def markdown_table(grid: Grid, head: str = "index") -> list[str]:
+    """A table as lines of Markdown.
+
+    Args:
+        grid: the table.
+        head: above the labels of its rows.
+    """
+    lines = [
+        _line([head, *grid.heads]),
+        _line(["---", *["---:"] * len(grid.heads)], raw=True),
+    ]
+    for row in grid.rows:
+        texts = [
+            f"{entry.value}{entry.spread and f' ({entry.spread})'}{entry.mark and f' {entry.mark}'}"
+            for entry in row.entries
+        ]
+        lines.append(_line([row.label, *texts]))
+    if grid.findings:
+        lines.append(_line(["shown by the data", *grid.findings]))
+    return lines
+
+
+def _line(texts: Sequence[str], *, raw: bool = False) -> str:
+    return f"| {' | '.join(text if raw else markdown(text) for text in texts)} |"

@@ -18,6 +18,8 @@ from keymark.reports.model.format_answers import (
 )
 from keymark.reports.model.limits import Limit, limits
 from keymark.reports.model.projection import CellView, Run
+from keymark.reports.render.figures import Chart
+from keymark.reports.render.format_chart import format_charts
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import BY_ROUNDS, LONGEST_LIST, Answer
@@ -35,12 +37,15 @@ class FormatsPart:
     Attributes:
         run_id: the run's own id.
         name: what the run is called on the page, empty when it is the only one.
+        charts: how far each format is behind the best one, by question, each with its finding; for
+            each kind of data that was verified.
         tables: for each kind of data a row for each question, and the answers in sentences.
         values: the answers, for summary.json.
     """
 
     run_id: str
     name: str
+    charts: list[tuple[Chart, str]]
     tables: list[tuple[Grid, list[Answer]]]
     values: list[dict[str, Any]]
 
@@ -61,13 +66,17 @@ def formats_part(run: Run) -> FormatsPart | None:
     return FormatsPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
+        charts=list(format_charts(run)),
         tables=[
             (
                 _grid(words_of(data) or "all questions", told),
                 [
                     *map(_sentence, told),
                     *(_limit(each) for each in ended if _is_on(each, data)),
-                    *map(_published, beside([cell for cell in groups[data] if cell.verified])),
+                    *(
+                        _published(each, data.rows or run.record.scenario.dataset.rows)
+                        for each in beside([cell for cell in groups[data] if cell.verified])
+                    ),
                 ],
             )
             for data, told in found.items()
@@ -140,11 +149,18 @@ def _words(told: FormatAnswer) -> str:
     return "; ".join(parts)
 
 
-def _published(found: Beside) -> Answer:
-    """A published figure of two formats, and what was measured of both."""
+def _published(found: Beside, rows: int) -> Answer:
+    """A published figure of two formats, and what was measured of both.
+
+    Args:
+        found: both.
+        rows: of the table that was measured; 0 where they are not told.
+    """
     claim, ratio = found.claim, found.ratio
     around = f" ({times(ratio.low)} to {times(ratio.high)})" if ratio.low < ratio.high else ""
-    words = f"{claim.words} ({claim.at}); here {found.cell.label} takes {times(ratio.median)}"
+    on = f" on {rows:,} rows" if rows else ""
+    words = f"{claim.words} ({claim.at}: {claim.source}); here{on} {found.cell.label} takes "
+    words += times(ratio.median)
     few = "" if ratio.n >= REPETITIONS_MIN else f", of fewer than {REPETITIONS_MIN} values"
     words += f"{around} of {found.base.label}{few}; what differs: {claim.differs}."
     return Answer(topic=f"Published: {claim.what[0].lower()}{claim.what[1:]}", words=words)

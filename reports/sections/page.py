@@ -247,6 +247,7 @@ def owned_charts(report: Report) -> list[tuple[str, list[Chart]]]:
     """The charts of sections that belong to one run each, with its id."""
     owned = [(part.run_id, part.charts) for part in report.growths]
     owned += [(part.run_id, part.charts) for part in report.models]
+    owned += [(part.run_id, [chart for chart, _ in part.charts]) for part in report.formats]
     owned += [(part.run_id, [chart for chart, _ in part.charts]) for part in report.engines]
     return [*owned, *((part.run_id, [part.chart]) for part in report.noises)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from keymark.reports.model.which_index import WhichIndex
-from keymark.reports.render.grids import Grid
+from keymark.reports.render.grids import Grid, markdown_table
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import markdown
 from keymark.reports.sections.compaction_part import CompactionPart
@@ -35,10 +35,10 @@ def summary_markdown(report: Report) -> str:
         for answer in run.answers:
             lines += _answer(run, answer)
     if report.beside:
-        lines += ["## Side by side", "", *_table(report.beside), ""]
+        lines += ["## Side by side", "", *markdown_table(report.beside), ""]
     for chart in report.charts:
         if chart.key == "phases":
-            lines += [f"## {chart.title}", "", *_table(chart.grid), "", *report.rest, ""]
+            lines += [f"## {chart.title}", "", *markdown_table(chart.grid), "", *report.rest, ""]
     lines += _parts(report)
     lines += _details(report)
     lines += _notes(report)
@@ -58,6 +58,7 @@ def _of_engines(report: Report) -> list[str]:
     lines = []
     for told in report.formats:
         lines += [_heading("Which format answers which question best", told.name), ""]
+        lines += [line for _, finding in told.charts for line in (markdown(finding), "")]
         lines += _with_findings(told.tables, "question")
     for part in report.engines:
         lines += [_heading("Engines side by side", part.name), ""]
@@ -72,7 +73,7 @@ def _of_hudi(report: Report) -> list[str]:
     if report.outcomes:
         found = report.outcomes
         lines += [_heading("Which release runs which index", ""), "", found.finding, ""]
-        lines += [*_table(found.grid, "engine"), ""]
+        lines += [*markdown_table(found.grid, "engine"), ""]
     for changed in report.releases:
         lines += [_heading("What changed between releases", changed.name), ""]
         lines += _with_findings(changed.tables, "measure")
@@ -88,7 +89,12 @@ def _of_data(report: Report) -> list[str]:
     for compared in report.virtuals:
         lines += [_heading("Virtual keys", compared.name), "", *_with_findings(compared.shapes)]
     for found in report.shapes:
-        lines += [_heading("Shapes of data", found.name), "", *_table(found.grid, "shape"), ""]
+        lines += [
+            _heading("Shapes of data", found.name),
+            "",
+            *markdown_table(found.grid, "shape"),
+            "",
+        ]
         lines += [*_sentences(found.findings), ""]
     for pair in report.pairs:
         lines += [_heading(f"Two indexes side by side: {pair.title}", pair.name), ""]
@@ -102,14 +108,22 @@ def _of_measuring(report: Report) -> list[str]:
     """The model that runs were fitted to, and how far they can be trusted."""
     lines = []
     for model in report.models:
-        fits = _table(model.fits, "index and cache")
+        fits = markdown_table(model.fits, "index and cache")
         lines += [_heading("Lookup model", model.name), "", *fits, ""]
         lines += [*_sentences(model.findings), ""]
     for overhead in report.overheads:
-        lines += [_heading("What measuring costs", overhead.name), "", *_table(overhead.grid)]
+        lines += [
+            _heading("What measuring costs", overhead.name),
+            "",
+            *markdown_table(overhead.grid),
+        ]
         lines += ["", overhead.verdict, ""]
     for noise in report.noises:
-        lines += [_heading("The machine's noise", noise.name), "", *_table(noise.grid, "load")]
+        lines += [
+            _heading("The machine's noise", noise.name),
+            "",
+            *markdown_table(noise.grid, "load"),
+        ]
         lines += ["", *_sentences(noise.findings), ""]
     return lines
 
@@ -119,7 +133,7 @@ def _with_findings(
 ) -> list[str]:
     lines = []
     for grid, findings in tables:
-        lines += [f"### {markdown(grid.caption)}", "", *_table(grid, head), ""]
+        lines += [f"### {markdown(grid.caption)}", "", *markdown_table(grid, head), ""]
         lines += [*_sentences(findings), ""]
     return lines
 
@@ -127,7 +141,7 @@ def _with_findings(
 def outcomes_markdown(part: OutcomesPart) -> str:
     """Print which release runs which index as a document of its own."""
     lines = ["# Which release of Hudi runs which index", "", part.finding, ""]
-    lines += [*_table(part.grid, "engine"), ""]
+    lines += [*markdown_table(part.grid, "engine"), ""]
     if part.reasons:
         lines += ["Why not:", ""]
         for each in part.reasons:
@@ -172,14 +186,21 @@ def _document(
         lines += [f"{markdown(grid.caption)}:", "", *_sentences(findings), ""]
     lines += [markdown(run.compared, _LONGEST_SENTENCE), ""]
     for grid, _ in tables:
-        lines += [f"## {markdown(grid.caption)}", "", *_table(grid, head), ""]
+        lines += [f"## {markdown(grid.caption)}", "", *markdown_table(grid, head), ""]
     lines += ["Measured by", "", f"    make install && {run.command}", ""]
     return "\n".join(lines)
 
 
 def which_index_markdown(choice: WhichIndex) -> str:
     """Print which index for what as a document of its own."""
-    lines = ["# Which index", "", f"{markdown(choice.source)}.", "", *_table(choice.grid), ""]
+    lines = [
+        "# Which index",
+        "",
+        f"{markdown(choice.source)}.",
+        "",
+        *markdown_table(choice.grid),
+        "",
+    ]
     lines += ["Columns:", ""]
     lines += [f"- {markdown(head)}: {markdown(meaning)}." for head, meaning in choice.columns]
     lines += ["", "What each index needs:", ""]
@@ -199,7 +220,7 @@ def _details(report: Report) -> list[str]:
     for each in (each for each in report.details if each.foremost):
         where = f": {markdown(each.where)}" if each.where else ""
         for grid in each.grids:
-            lines += [f"## {markdown(grid.caption)}{where}", "", *_table(grid), ""]
+            lines += [f"## {markdown(grid.caption)}{where}", "", *markdown_table(grid), ""]
     return lines
 
 
@@ -207,9 +228,9 @@ def _growth(growth: GrowthPart) -> list[str]:
     lines = [_heading(growth.heading, growth.name), "", *_sentences(growth.findings), ""]
     lines += [*_sentences(growth.projections), ""] if growth.projections else []
     for each in growth.maps:
-        lines += [f"### {markdown(each.caption)}", "", *_table(each, "data"), ""]
+        lines += [f"### {markdown(each.caption)}", "", *markdown_table(each, "data"), ""]
     for chart in growth.charts if not growth.maps else ():
-        lines += [f"### {markdown(chart.title)}", "", *_table(chart.grid), ""]
+        lines += [f"### {markdown(chart.title)}", "", *markdown_table(chart.grid), ""]
     return lines
 
 
@@ -219,7 +240,7 @@ def _answer(run: RunPart, answer: Answered) -> list[str]:
     return [
         f"## The answer{of}{where}",
         "",
-        *_table(answer.table),
+        *markdown_table(answer.table),
         "",
         *_sentences(answer.words),
         "",
@@ -247,26 +268,6 @@ def _verdict(report: Report) -> list[str]:
         f"- {markdown(label)}: {markdown('; '.join(reasons))}" for label, reasons in report.failed
     ]
     return [*lines, "", *ended]
-
-
-def _table(grid: Grid, head: str = "index") -> list[str]:
-    lines = [
-        _line([head, *grid.heads]),
-        _line(["---", *["---:"] * len(grid.heads)], raw=True),
-    ]
-    for row in grid.rows:
-        texts = [
-            f"{entry.value}{entry.spread and f' ({entry.spread})'}{entry.mark and f' {entry.mark}'}"
-            for entry in row.entries
-        ]
-        lines.append(_line([row.label, *texts]))
-    if grid.findings:
-        lines.append(_line(["shown by the data", *grid.findings]))
-    return lines
-
-
-def _line(texts: Sequence[str], *, raw: bool = False) -> str:
-    return f"| {' | '.join(text if raw else markdown(text) for text in texts)} |"
 
 
 def _notes(report: Report) -> list[str]:

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from keymark.indexes import installed
 from keymark.reports.errors import ReportError
+from keymark.reports.history.chart import drawn_words
 from keymark.reports.history.headline_chart import headline_charts, lettering
 from keymark.reports.history.headlines import HeadlineHistory, WorkHistory, read_all
 from keymark.reports.published.check import Checked, check
@@ -151,7 +152,8 @@ def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHis
         write(out / here, made.render(**shared, here=here, question=question, answers=found))
     history = page.template("site_history.html.j2")
     drawn, alone = _drawn(out, works), [each for each in works if not each.headlines]
-    text = history.render(**shared, here="history.html", works=drawn, alone=alone)
+    words = {"here": "history.html", "works": drawn, "alone": alone, "not_all": drawn_words}
+    text = history.render(**shared, **words)
     write(out / "history.html", text)
     method = page.template("site_method.html.j2").render(**shared, here="method.html")
     write(out / "method.html", method)

@@ -56,18 +56,22 @@ def _sentence(
     """How many figures of an index are reached, then what was found of each of two engines."""
     told = []
     if known:
-        reached = [ours[0].median <= claim.figure for claim, ours in known.items() if ours[0]]
-        told.append(
-            f"Of {len(reached)} published figures, {clean(first, 40)} reaches {sum(reached)}"
-            f"{where}. They were measured on larger tables."
-        )
+        reached = [
+            not ours[0].median or claim.relative(ours[0])[0] <= 1
+            for claim, ours in known.items()
+            if ours[0]
+        ]
+        name = clean(first, 40)
+        told.append(f"Of {len(reached)} published figures, {name} reaches {sum(reached)}{where}.")
     told += [
         f"{pair.claim.what}, as was published; here{where} it is {times(pair.ratio.median)} of "
         f"{pair.base.label}."
         for pair in pairs
     ]
-    # Figures of one source differ from ours in the same.
-    told += [f"What differs: {each}." for each in dict.fromkeys(p.claim.differs for p in pairs)]
+    # Figures of one experiment differ from ours in the same.
+    shown = [*known, *(pair.claim for pair in pairs)]
+    sources = dict.fromkeys((claim.differs, claim.source) for claim in shown)
+    told += [f"What differs: {differs} ({source})." for differs, source in sources]
     return " ".join(told)
 
 

@@ -19,13 +19,11 @@ from keymark.reports.render.format_values import times
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, clean
 from keymark.reports.site.claims import claims_of
-from keymark.reports.site.format_chart import format_charts
 from keymark.reports.site.release_chart import release_charts
 
 
 def question_charts(run: Run) -> Iterator[tuple[str, Chart, str]]:
     """Key of the question, chart and finding of all that a run has to say."""
-    yield from (("formats", *made) for made in format_charts(run))
     yield from (("releases", *made) for made in release_charts(run))
     yield from (("published", *made) for made in _published(run))
     yield from (("planner", *made) for made in _planner(run))
@@ -58,12 +56,13 @@ def _claim_rows(run: Run) -> list[DotRow]:
     rows: dict[str, list[Dot]] = {}
     for claim, engine, ours in found:
         if ours is not None and ours.median > 0:
+            value, low, high = claim.relative(ours)
             dot = Dot(
                 name=clean(engine, 40),
                 color=installed.color_of(claim.index),
-                value=ours.median / claim.figure,
-                low=ours.low / claim.figure,
-                high=ours.high / claim.figure,
+                value=value,
+                low=low,
+                high=high,
             )
             rows.setdefault(claim.what, []).append(dot)
     return [DotRow(label=label, dots=tuple(dots)) for label, dots in rows.items()]

@@ -11,8 +11,8 @@ from keymark.reports.model import tables
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.figures import Chart
 from keymark.reports.render.format_values import amount, times
+from keymark.reports.render.multiples_chart import Multiple, MultiplesRow, multiples_chart
 from keymark.reports.render.text import clean, listed
-from keymark.reports.site.multiples import Multiple, MultiplesRow, multiples_chart
 from keymark.reports.stats.statistics import LEAST_CHANGE, Summary, is_shown, paired_ratio
 
 

@@ -180,6 +180,8 @@ def _charts_of_questions(report: Report) -> Iterator[tuple[str, Chart, str]]:
                 yield question.key, chart, said.get(measure.what, "") if measure else ""
     for growth in report.growths:
         yield from (("growth", chart, _first(growth.findings)) for chart in growth.charts)
+    for formats in report.formats:
+        yield from (("formats", chart, finding) for chart, finding in formats.charts)
     for engines in report.engines:
         yield from (("hudi", chart, _first(verdicts)) for chart, verdicts in engines.charts)
     for model in report.models:

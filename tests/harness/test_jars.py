@@ -8,7 +8,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from keymark.harness.engines import hudi_releases, ivy, jars, repositories
+from keymark.harness.engines import format_jars, hudi_releases, ivy, jars, repositories
+from keymark.harness.engines.formats import format_name
 from keymark.harness.errors import HarnessError
 
 FOLDER = "org/apache/hudi/hudi-spark3.5-bundle_2.12"
@@ -123,6 +124,39 @@ def test_what_the_repository_answers_is_told(repository, monkeypatch, code, told
     monkeypatch.setattr(jars, "urlopen", refuse)
     with pytest.raises(HarnessError, match=told):
         jars.install("9.9.9", ignore)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "iceberg@1.99.0",
+            (
+                r"^there is no iceberg-spark-runtime-3\.5_2\.12 1\.99\.0 .*\(known for "
+                r"Spark 3\.5 are 1\.4\.0 to 1\.\d+\.0; Iceberg's build for Spark 4\.0 is"
+            ),
+        ),
+        (
+            "delta@3.99.0",
+            r"^there is no delta-spark_2\.12 3\.99\.0 .*known for Spark 3\.5 are 3\.0\.0",
+        ),
+        ("iceberg@1.9.9", r"^there is no iceberg-spark-runtime-3\.5_2\.12 1\.9\.9 \(\S+\)$"),
+    ],
+)
+@pytest.mark.usefixtures("repository")
+def test_a_later_release_of_a_format_without_a_build_is_told_which_builds_fit(
+    monkeypatch, name, told
+):
+    def refuse(request, timeout):  # noqa: ARG001
+        raise HTTPError(request.full_url, 404, "not found", None, None)
+
+    monkeypatch.setattr(jars, "urlopen", refuse)
+    named = format_name(name)
+    with pytest.raises(HarnessError, match=told):
+        format_jars.install_jars(named, lambda _: contextlib.nullcontext(ignore))
+    missing = format_jars.missing_jars(name)
+    assert missing.startswith(f"{named.release.title} {named.version} is not in the cache; ")
+    assert ("known for Spark 3.5 are" in missing) == name.endswith(".99.0")
 
 
 def test_other_jars_are_fetched_into_a_folder_of_theirs(repository):

@@ -12,6 +12,7 @@ import pytest
 from keymark.harness.engines import revisions
 from keymark.harness.errors import HarnessError
 from keymark.harness.measure import kernels
+from keymark.harness.measure.noise_check import Noise, NoiseCheck
 from keymark.harness.store.store import RunFolder
 
 ENGINES = ("native@aaaaaaaaaaaa", "native@worktree")
@@ -84,6 +85,29 @@ def test_sides_take_turns_and_a_run_goes_on(tmp_path, turns, monkeypatch):
         (f"{other}/bloom", "add", 0.5, False, "assert 1"),
     }
     assert not (folder.path / "suite").exists()
+
+
+def test_kernels_wait_until_the_machine_is_quiet(tmp_path, turns):
+    told = []
+
+    def check(wait_s, *seen):
+        left = iter(seen)
+        return NoiseCheck(
+            wait_s=wait_s,
+            noise=lambda threads: Noise(varied=next(left), taken=threads - 1),
+            clock=lambda: 0.0,
+            sleep=told.append,
+        )
+
+    folder = RunFolder.create(tmp_path / "run")
+    kernels.measure(ENGINES, folder, Silent(), 1, noise=check(60.0, 0.5, 0.5, 0.01))
+    assert len(told) == 2
+    assert len(turns) == 2
+    never = RunFolder.create(tmp_path / "never")
+    with pytest.raises(HarnessError, match="--when-quiet: the machine was not quiet within 0"):
+        kernels.measure(ENGINES, never, Silent(), 1, noise=check(0.0, 0.5))
+    assert len(turns) == 2
+    assert never.samples() == []
 
 
 def test_a_gate_judges_the_kernels(tmp_path, turns, capsys):

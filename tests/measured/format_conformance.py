@@ -1,9 +1,10 @@
-"""Random change streams in every mode of Delta and Iceberg against the truth.
+"""Random change streams in every mode of Delta and Iceberg, and without Spark, against the truth.
 
     python tests/measured/format_conformance.py --out DIR --streams 100
 
 Each stream (`tests/harness/format_streams.py`) is played into a new table of each mode and compared
 with the generator after every step. Differences are printed; the last line counts streams.
+`native@without-spark` is played in each of its indexes to which rows may move between partitions.
 """
 
 # ruff: noqa: T201
@@ -18,45 +19,72 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "harness"))
 
 from format_streams import local, play
 
-from keymark.harness.engines import engine_indexes, library_name
+from keymark.harness.engines import WITHOUT_SPARK, engine_indexes, library_name
+from keymark.harness.engines.base import Engine
 from keymark.harness.engines.format_engine import FormatEngine
 from keymark.harness.engines.format_process import FormatProcess
 from keymark.harness.engines.libraries.engine import LibraryEngine
 from keymark.harness.engines.libraries.process import LibraryProcess
+from keymark.harness.engines.watched_process import WatchedProcess
+from keymark.harness.engines.without_spark import WithoutSparkEngine, WithoutSparkProcess
 from keymark.harness.scenario.workload_section import SparkSection
+from keymark.indexes.installed import specs
 
-WITHOUT = "pyiceberg@0.12.0"
-"""An engine that has no compaction."""
+PYICEBERG = "pyiceberg@0.12.0"
+ENGINES = ("delta@3.3.2", "iceberg@1.10.0", "deltalake@1.6.6", PYICEBERG, WITHOUT_SPARK)
+WITHOUT_COMPACTION = (PYICEBERG, WITHOUT_SPARK)
 
 MEMORY = 8_000_000_000
 
 
-def conform(name: str, out: Path, streams: int) -> int:
-    """Play streams into an engine; how many differ."""
+def started(name: str, out: Path) -> tuple[Engine, FormatProcess | WatchedProcess]:
+    """An engine in a process of its own, which is to be closed."""
     events, work = out / "events", out / "work"
     for folder in (events, work):
         folder.mkdir(parents=True, exist_ok=True)
+    process: FormatProcess | WatchedProcess
+    if name == WITHOUT_SPARK:
+        process = WithoutSparkProcess(name, work=work, cores=2, memory=MEMORY)
+        process.start()
+        return WithoutSparkEngine(process, local()), process
     library = library_name(name)
-    process = (
-        FormatProcess(name, section=SparkSection(), events=events, work=work)
-        if library is None
-        else LibraryProcess(library, work=work, cores=2, memory=MEMORY)
-    )
+    if library is None:
+        process = FormatProcess(name, section=SparkSection(), events=events, work=work)
+        process.start()
+        return FormatEngine(name, process, local()), process
+    process = LibraryProcess(library, work=work, cores=2, memory=MEMORY)
     process.start()
-    wrong = 0
+    return LibraryEngine(library, process, local(), work=work), process
+
+
+def modes(name: str) -> dict[str, dict[str, str]]:
+    """The modes of an engine that streams are played in, with their options.
+
+    Rows of the streams move between partitions. So an index of Keymark's must be global and have an
+    option that lets them move; one whose entries are outside of the table needs a server.
+    """
+    if name != WITHOUT_SPARK:
+        return {mode: {} for mode in engine_indexes(name)}
+    return {
+        mode: {spec.move_option: "true"}
+        for mode, spec in specs().items()
+        if spec.is_global and spec.move_option and not spec.entries
+    }
+
+
+def conform(name: str, out: Path, streams: int) -> int:
+    """Play streams into an engine; how many differ."""
+    engine, process = started(name, out)
+    wrong, compacts = 0, name not in WITHOUT_COMPACTION
     try:
-        engine = (
-            FormatEngine(name, process, local())
-            if library is None
-            else LibraryEngine(library, process, local(), work=work)
-        )
-        for mode in engine_indexes(name):
+        for mode, options in modes(name).items():
+            folder = out / name / mode
             for seed in range(streams):
-                told = play(engine, mode, out / name / mode, seed, compacts=name != WITHOUT)
+                told = play(engine, mode, folder, seed, compacts=compacts, options=options)
                 wrong += bool(told)
                 for each in told:
                     print(f"{name}, {each}", flush=True)
-                shutil.rmtree(out / name / mode / "ns" / f"t{seed}", ignore_errors=True)
+                shutil.rmtree(folder / "ns" / f"t{seed}", ignore_errors=True)
             print(f"{name}, {mode}: {streams} streams", flush=True)
     finally:
         process.close()
@@ -70,8 +98,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=100)
     parser.add_argument("--engine", action="append")
     said = parser.parse_args()
-    engines = said.engine or ["delta@3.3.2", "iceberg@1.10.0", "deltalake@1.6.6", WITHOUT]
-    wrong = sum(conform(name, said.out.absolute(), said.streams) for name in engines)
+    wrong = sum(conform(name, said.out.absolute(), said.streams) for name in said.engine or ENGINES)
     print(f"{wrong} streams differ")
     sys.exit(bool(wrong))
 

@@ -6,8 +6,12 @@ import json
 import subprocess
 
 import compact_at_size
+import format_conformance
 import key_stores
+import pytest
 import reshard_beside
+
+from keymark.harness.engines import WITHOUT_SPARK
 
 
 def test_a_resharding_beside_a_bootstrap(tmp_path, capsys, monkeypatch):
@@ -58,3 +62,19 @@ def test_stores_of_keys(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "run", None)
     key_stores.main([*words, "--turns", "1"])
     assert json.loads(told.read_text())["stores"] == first["stores"]
+
+
+def test_streams_without_spark_end_in_the_truth(tmp_path, capsys, monkeypatch):
+    every = format_conformance.modes(WITHOUT_SPARK)
+    assert {"record", "global_simple", "global_bloom"} <= every.keys()
+    assert not {"simple", "bucket", "hbase"} & every.keys()
+    monkeypatch.setattr(format_conformance, "modes", lambda _: {"record": every["record"]})
+    words = ["", "--out", str(tmp_path), "--streams", "1", "--engine", WITHOUT_SPARK]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as end:
+        format_conformance.main()
+    assert capsys.readouterr().out.splitlines() == [
+        f"{WITHOUT_SPARK}, record: 1 streams",
+        "0 streams differ",
+    ]
+    assert end.value.code == 0

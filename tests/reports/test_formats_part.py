@@ -46,7 +46,8 @@ def run_of(path, told, *, shapes=("hot",), repetitions=3, run_id="r1"):
                     )
                     for at, value in enumerate(values)
                 ]
-    return write_run(path, samples, {"run_id": run_id, "cells": cells})
+    scenario = {"dataset": {"rows": 9}}
+    return write_run(path, samples, {"run_id": run_id, "cells": cells, "scenario": scenario})
 
 
 def answers_of(path, told, **changes):
@@ -411,9 +412,12 @@ def test_what_was_published_of_two_formats_stands_beside_what_was_measured(tmp_p
     ((topic, words),) = published_of(tmp_path, told).items()
     assert topic == "Published: an upsert takes a quarter of what Iceberg 1.10 takes"
     assert words.startswith(
-        "0.250x (of Hudi's makers); here record · hudi@1.2.0 takes 0.500x (0.400x to 0.500x) of "
-        "merge_mor · iceberg@1.10.0; what differs: here it is one machine, and "
+        "0.250x (10 TB in partitions, skewed updates: https://hudi.apache.org/blog/2026/08/05/"
+        "migrating-from-apache-iceberg-to-hudi); here on 9 rows record · hudi@1.2.0 takes "
+        "0.500x (0.400x to 0.500x) of merge_mor · iceberg@1.10.0; what differs: theirs is "
     )
+    assert "Hudi 1.1.1 and Iceberg 1.10.0" in words
+    assert "; here it is one machine, and " in words
 
 
 def test_of_one_trial_published_figures_are_compared_by_rounds(tmp_path):
@@ -481,6 +485,37 @@ def test_the_page_and_the_summaries_say_it(tmp_path):
     )
     assert found["ratio"]["ratio"] == pytest.approx(3.0)
     assert found["differences"][0]["name"] == "tag"
+
+
+def test_the_page_has_a_chart_of_the_formats_and_files_of_it(tmp_path):
+    path = run_of(tmp_path / "run", WRITES, shapes=("hot", "spread"))
+    charts = path / "report" / "charts"
+    charts.mkdir(parents=True)
+    (charts / "formats_3.svg").write_text("of a report before")
+    page = publish([path]).index.read_text()
+    words = (path / "summary.md").read_text().replace("\\", "")
+    section = page[page.index('<h2 id="formats">') :]
+    # Each kind of data has one, before its table.
+    for place, shape in ((1, "hot"), (2, "spread")):
+        title = f'<h3 id="chart-formats_{place}">Table formats by question: {shape}</h3>'
+        assert section.index(title) < section.index("Formats: hot")
+    assert section.count('<th scope="col">question</th>') == 4
+    finding = "Of 1 question, record · native answers 1 best."
+    assert section.count(finding) >= 2
+    assert words.count(finding) == 2
+    assert sorted(each.name for each in charts.glob("formats_*")) == [
+        "formats_1.png", "formats_1.svg", "formats_2.png", "formats_2.svg",
+    ]  # fmt: skip
+    svg = (charts / "formats_1.svg").read_text()
+    assert "as a multiple of the best one" in svg
+    assert "delta@3.3.2 merge_dv" in svg
+
+
+def test_charts_of_formats_in_two_runs_are_told_apart(tmp_path):
+    paths = [run_of(tmp_path / name, WRITES, run_id=name) for name in ("a", "b")]
+    page = publish(paths, tmp_path / "out").index.read_text()
+    assert 'id="chart-formats_1_a"' in page
+    assert 'id="chart-formats_1_b"' in page
 
 
 def test_a_run_of_one_format_says_nothing_of_formats(published):

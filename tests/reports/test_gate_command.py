@@ -284,6 +284,23 @@ def test_a_run_of_revisions_is_resumed(capsys, tmp_path, monkeypatch):
         assert said.startswith("error: --resume needs --out and two revisions")
 
 
+def test_revisions_wait_for_a_quiet_machine_where_they_are_asked_to(
+    capsys, tmp_path, monkeypatch, runs
+):
+    run = two_engines(tmp_path / "both", slow=1.0)
+    info = {"run_id": "r1", "scenario": {"engines": ["hudi@0.15.0", "hudi@1.1.1-v6"]}}
+    (run / "run.json").write_text(json.dumps({"schema_version": 1, **info}))
+    words = measured_by(monkeypatch, run)
+    for kind in ([], ["--kernels"]):
+        assert gate(capsys, "v1", "v2", "--out", run, "--when-quiet", "30m", *kind)[0] in {0, 3}
+        assert words[words.index("--when-quiet") + 1] == "30m"
+        assert ("kernels" in words) == bool(kind)
+        words.clear()
+    code, said = gate(capsys, *runs, "--when-quiet", "30m")
+    assert (code, words) == (2, [])
+    assert said == "error: --when-quiet is for revisions, which are measured now\n"
+
+
 def test_a_name_with_a_nul_is_refused_before_anything_is_started(capsys):
     for words in (["v\0", "v2"], ["v1", "v\0"], ["v1", "v2", "--out", "x\0"]):
         code, said = gate(capsys, *words)

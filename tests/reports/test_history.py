@@ -283,6 +283,67 @@ def test_the_headlines_of_a_folder_of_runs_are_drawn(capsys, tmp_path):
     assert "run12 | native/record upsert total wall_s |" in said
 
 
+def many_cells(tmp_path, cells, *, runs=6):
+    """Runs of many cells; the tasks of each grow from the fourth run on, their times stay."""
+    paths = []
+    for number in range(runs):
+        run_id = f"run{number:02}"
+        samples = [
+            made
+            for cell in range(cells)
+            for made in (
+                sample(run_id=run_id, cell=f"native/record/c{cell:02}", repetition=0),
+                sample(
+                    run_id=run_id,
+                    cell=f"native/record/c{cell:02}",
+                    metric="tasks",
+                    value=60 + cell * (number > 2),
+                ),
+            )
+        ]
+        info = {"run_id": run_id, "scenario": {"dataset": {"rows": 10}}}
+        paths.append(write_run(tmp_path / run_id, samples, info))
+    return paths
+
+
+def test_what_a_chart_does_not_show_is_said(capsys, tmp_path):
+    # The tasks of 9 of 10 cells change, and the times of all 10 do not.
+    paths = many_cells(tmp_path, 10)
+    words = "8 of 19 drawn, the largest changes first"
+    code, said = call(capsys, *paths)
+    assert code == 0
+    assert f"{words}; the table in history.md has every change" in said
+    out = tmp_path / "history"
+    svg = (out / "history.svg").read_text()
+    assert words in svg
+    assert svg.count("native/record/c09 ") == 1
+    assert "native/record/c01 " not in svg
+    page = (out / "history.md").read_text().replace("\\", "")
+    assert f"{words}; the table has every change." in page
+    assert "| run03 | native/record/c01 upsert_1 total tasks | 60 | 61 | +1.67% |" in page
+
+
+def test_numbers_that_did_not_change_are_drawn_after_those_that_did(capsys, tmp_path):
+    code, _ = call(capsys, *history(tmp_path, more_from=7))
+    svg = (tmp_path / "history" / "history.svg").read_text()
+    assert code == 0
+    assert 0 < svg.index("upsert_1 total tasks") < svg.index("upsert_1 total wall_s")
+    assert "drawn" not in svg
+
+
+def test_the_cells_of_a_headline_that_are_not_drawn_are_in_its_table(capsys, tmp_path):
+    for path in many_cells(tmp_path / "results", 9):
+        named(path, "growth")
+    code, said = call(capsys, tmp_path / "results")
+    assert code == 0, said
+    out = tmp_path / "history"
+    words = "8 of 9 drawn, the largest changes first"
+    page = (out / "history.md").read_text().replace("\\", "")
+    assert f"{words}; the table has all." in page
+    assert page.count("| native/record/c08 | 1.00 s |") == 1
+    assert words in (out / "history_1_growth_write_latency.svg").read_text()
+
+
 def test_a_folder_without_runs_and_one_that_goes_on_are_one_line(capsys, tmp_path):
     (tmp_path / "none").mkdir()
     code, said = call(capsys, tmp_path / "none")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
-from synthetic_published import RUN_ID, run_folder
+from synthetic_published import RUN_ID, Copy, run_folder
 
 from keymark import cli
 from keymark.harness.store import contents
@@ -104,13 +105,55 @@ class TestProvenance:
         found = provenance.read(path.parent)
         assert found[RUN_ID].label == "contributed by A. Stranger, repeated by the maintainers"
         assert found["ours"].label == "the maintainers' run"
-        (passed,) = check(copy.path)
-        assert passed.provenance == found[RUN_ID]
-        right, absent = check(path.parent)
-        assert right.findings == ()
+        (refused,) = check(copy.path)
+        assert refused.provenance == found[RUN_ID]
+        refused, absent = check(path.parent)
+        assert [str(each) for each in refused.findings] == [
+            f"provenance.toml, runs.{RUN_ID}.repeated: ours is not there"
+        ]
         assert [str(each) for each in absent.findings] == [
             "provenance.toml, runs.ours: is not there"
         ]
+
+    def test_only_a_right_run_of_the_same_work_repeats_a_run(self, copy):
+        results = copy.path.parent
+        again = results / "ours"
+        shutil.copytree(copy.path, again)
+        Copy(again).lines(
+            "samples.jsonl", lambda found: [each.update(run_id="ours") for each in found]
+        )
+        Copy(again).info(lambda document: document.update(run_id="ours"))
+        Copy(again).seal()
+        (results / provenance.FILE).write_text(
+            f'[runs.{RUN_ID}]\nrepeated = "ours"\n[runs.ours]\nfrom = "maintainers"\n'
+        )
+
+        def found(path):
+            return [str(each) for made in check(path) for each in made.findings]
+
+        assert found(results) == found(copy.path) == []
+        path = again / "run.json"
+        honest = path.read_text()
+        label = f"provenance.toml, runs.{RUN_ID}.repeated: "
+        for place, value, told in (
+            ("name", "growth", "ours is a run of scenario growth, and this one of small"),
+            ("dataset", {"seed": 2}, "ours did other work: dataset.seed is 2 there, and 1 here"),
+        ):
+            document = json.loads(honest)
+            asked = document["scenario"]
+            asked[place] = {**asked[place], **value} if place == "dataset" else value
+            path.write_text(json.dumps(document))
+            Copy(again).seal()
+            (said,) = found(copy.path)
+            assert said.startswith(f"{label}{told}")
+        # A run that was altered after its end is refused, and so is what it is to vouch for.
+        path.write_text(honest.replace('"small"', '"growth"'))
+        (said,) = found(copy.path)
+        assert said.startswith(f"{label}ours is itself refused: run.json: ")
+        (results / provenance.FILE).write_text(
+            f'[runs.{RUN_ID}]\nfrom = "maintainers"\nrepeated = "{RUN_ID}"\n'
+        )
+        assert found(copy.path) == [f"{label}a run does not repeat itself"]
 
     @pytest.mark.parametrize(
         ("text", "told"),

@@ -1,4 +1,4 @@
-"""Charts that the site makes itself: formats, releases, published figures, the planner's errors."""
+"""Charts of formats and of the site's own: releases, published figures, the planner's errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from test_releases_part import run_of as releases_of
 from keymark.reports.model import projection
 from keymark.reports.render.charts import Lettering
 from keymark.reports.render.dots_chart import Dot, DotRow, dots_chart
-from keymark.reports.site.format_chart import format_charts
+from keymark.reports.render.format_chart import format_charts
 from keymark.reports.site.question_charts import question_charts
 from keymark.reports.site.release_chart import release_charts
 

@@ -6,6 +6,9 @@ the site of the runs that are published.
 
 from __future__ import annotations
 
+import os
+import resource
+from dataclasses import dataclass
 from pathlib import Path
 
 import browser
@@ -25,8 +28,6 @@ pytestmark = [
 RESULTS = Path(__file__).parents[2] / "results"
 PHONE, LAPTOP = 400, 1280
 LOOKS = [(width, dark) for width in (PHONE, LAPTOP) for dark in (False, True)]
-# Runs add a page each; these two looks meet both widths and both schemes.
-TWO_LOOKS = [(PHONE, True), (LAPTOP, False)]
 PAGES = (
     *("index.html", "write.html", "growth.html", "published.html", "formats.html", "planner.html"),
     *("history.html", "method.html"),
@@ -43,12 +44,31 @@ def out(site):
     return site.index.parent
 
 
+@dataclass(frozen=True)
+class Ours:
+    """The site of the runs that are published, and the processor seconds that it took."""
+
+    out: Path
+    spent: float
+
+
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    """The site of the runs that are published."""
-    made = build(RESULTS, tmp_path_factory.mktemp("ours") / "public")
-    assert made.left_out == ()
-    return made.index.parent
+def made(tmp_path_factory):
+    before = processor_seconds()
+    site = build(RESULTS, tmp_path_factory.mktemp("ours") / "public")
+    assert site.left_out == ()
+    return Ours(out=site.index.parent, spent=processor_seconds() - before)
+
+
+@pytest.fixture
+def ours(made):
+    return made.out
+
+
+def processor_seconds():
+    """Of this process and of its workers that have ended."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, kinds))
 
 
 def assert_readable(page, width, dark, work):
@@ -74,8 +94,13 @@ def test_the_page_fits_and_everybody_can_read_it(out, page, width, dark, tmp_pat
 def test_our_site_can_be_read(ours, page, tmp_path):
     assert browser.console(ours / page, tmp_path) == []
     assert (ours / page).stat().st_size < model.MOST_BYTES
-    for width, dark in TWO_LOOKS:
+    for width, dark in LOOKS:
         assert_readable(ours / page, width, dark, tmp_path)
+
+
+def test_our_site_is_built_in_a_minute(made):
+    # Of processor time, spread over the cores: what others do on the machine is not in it.
+    assert made.spent / (os.cpu_count() or 1) < 60
 
 
 def test_no_link_of_our_site_is_broken(ours):

@@ -10,6 +10,7 @@ RELEASE = FormatRelease(
     example="delta@3.3.2",
     artifacts=(("io/delta", "delta-spark_2.12"), ("io/delta", "delta-storage")),
     first=(3, 0, 0),
+    newest=(3, 3, 2),
     end=(4, 0, 0),
     for_later_spark=(
         "Delta Lake 4.0 is built for Spark 4.0, and 4.1 for Spark 4.1 and 4.0 "

@@ -10,6 +10,7 @@ RELEASE = FormatRelease(
     example="iceberg@1.10.0",
     artifacts=(("org/apache/iceberg", "iceberg-spark-runtime-3.5_2.12"),),
     first=(1, 4, 0),
+    newest=(1, 11, 0),
     end=None,
     for_later_spark=(
         "Iceberg's build for Spark 4.0 is iceberg-spark-runtime-4.0_2.13, from 1.10.0 on; "

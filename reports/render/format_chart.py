@@ -11,9 +11,12 @@ from keymark.reports.model.format_answers import FormatAnswer, answers, has_form
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.figures import Chart
 from keymark.reports.render.format_values import amount
+from keymark.reports.render.multiples_chart import Multiple, MultiplesRow, multiples_chart
 from keymark.reports.render.text import clean, listed
-from keymark.reports.site.multiples import Multiple, MultiplesRow, multiples_chart
 from keymark.reports.stats.statistics import paired_ratio
+
+PREFIX = "formats_"
+"""How the keys of these charts begin."""
 
 
 def format_charts(run: Run) -> Iterator[tuple[Chart, str]]:
@@ -27,7 +30,7 @@ def format_charts(run: Run) -> Iterator[tuple[Chart, str]]:
             where = f": {words_of(data)}" if words_of(data) else ""
             finding = _finding(told)
             made = multiples_chart(
-                f"formats_{place}",
+                f"{PREFIX}{place}{run.file_suffix}",
                 f"Table formats by question{where}",
                 axis="as a multiple of the best one, lower is better",
                 finding=finding,
