@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from keymark.table.errors import TableError
 from keymark.table.runtime.lost_worker import worker_errors
-from keymark.table.storage.durability import sync_all
+from keymark.table.storage.durability import count_synced, seconds_synced, sync_all
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -30,6 +30,8 @@ Progress = Callable[[int, int, str], None]
 # in at most so many steps, of some ten seconds on a core or two.
 _STEPS = 20
 _STEP_BYTES_MIN = 1 << 32
+# Stands for the number of an item where a task tells how long it has synced.
+_SYNCED = -1
 
 
 class TaskRunner(Protocol):
@@ -133,7 +135,9 @@ class SparkRunner:
         rdd = context.parallelize(slices, len(slices)).mapPartitions(_PackTask(function))
         step = getattr(function, "__name__", "task").replace("_", " ")
         with worker_errors(step, min(len(slices), context.defaultParallelism)):
-            done = dict(rdd.collect())
+            answers = rdd.collect()
+        count_synced(sum(seconds for number, seconds in answers if number == _SYNCED))
+        done = dict(answers)
         for result in done.values():
             if isinstance(result, TableError):
                 raise result
@@ -164,6 +168,7 @@ class _PackTask:
     def __call__(self, packs: Iterable[list[tuple[int, Any]]]) -> Iterator[tuple[int, Any]]:
         quiet_worker()
         done: list[tuple[int, Any]] = []
+        synced = seconds_synced()
         for members in packs:
             for number, item in members:
                 try:
@@ -176,6 +181,7 @@ class _PackTask:
         except TableError as error:
             done = [(number, error) for number, _ in done]
         yield from done
+        yield _SYNCED, seconds_synced() - synced
 
 
 def quiet_worker() -> None:
