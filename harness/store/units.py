@@ -74,7 +74,7 @@ METRICS: dict[str, Metric] = {
         _time("wall_s", "wall time"),
         _time("cpu_s", "processor time of all processes"),
         _time("python_worker_s", "processor time of Python workers"),
-        _time("sync_s", "time of syncing files to disk, outside of Spark's tasks"),
+        _time("sync_s", "time of syncing files to disk, of all tasks"),
         _time("measuring_s", "processor time of Spark's event log"),
         _time("executor_cpu_s", "processor time of Spark's tasks"),
         _bytes("shuffle_write_bytes", "shuffle bytes written"),

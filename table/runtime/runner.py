@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from keymark.table.errors import TableError
 from keymark.table.runtime.lost_worker import worker_errors
-from keymark.table.storage.durability import sync_all
+from keymark.table.storage.durability import count_synced, seconds_synced, sync_all
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -30,6 +30,11 @@ Progress = Callable[[int, int, str], None]
 # in at most so many steps, of some ten seconds on a core or two.
 _STEPS = 20
 _STEP_BYTES_MIN = 1 << 32
+# Threads of one process use about so many cores well: writing file groups holds the interpreter's
+# lock for a fifth of its time (py-spy, an upsert of 30,000 rows into 20 files).
+_THREADS_WELL = 4
+# Stands for the number of an item where a task tells how long it has synced.
+_SYNCED = -1
 
 
 class TaskRunner(Protocol):
@@ -42,6 +47,7 @@ class TaskRunner(Protocol):
         *,
         weights: Sequence[int],
         packed: bool = True,
+        threads: bool = False,
     ) -> list[R]:
         """The results in the order of `items`.
 
@@ -51,6 +57,9 @@ class TaskRunner(Protocol):
             weights: bytes of work per item.
             packed: whether a distributed task may take several items; where they are large on
                 their own, one at a time keeps memory small.
+            threads: whether few cores of this machine are as well used by threads, however much
+                work there is: most of it is outside of the interpreter's lock, and an item leaves
+                nothing large in memory.
         """
 
     @property
@@ -77,9 +86,10 @@ class LocalRunner:
         *,
         weights: Sequence[int],
         packed: bool = True,
+        threads: bool = False,
     ) -> list[R]:
         """Run the heaviest first; each item is a task of its own anyway."""
-        del packed
+        del packed, threads
         if len(items) < 2 or self.threads < 2:
             return [function(item) for item in items]
         order = sorted(range(len(items)), key=lambda i: -weights[i])
@@ -110,6 +120,9 @@ class LocalRunner:
 class SparkRunner:
     """One Spark job of a few tasks per core; work below `local_bytes` stays in this process.
 
+    So does work that suits threads where a local master has few cores: its tasks would share them
+    with this process, and rows would go through the JVM. With 0 `local_bytes` all goes to tasks.
+
     A Python task costs Spark tens of milliseconds, so items are packed into tasks by weight.
     """
 
@@ -123,17 +136,23 @@ class SparkRunner:
         *,
         weights: Sequence[int],
         packed: bool = True,
+        threads: bool = False,
     ) -> list[R]:
         """Run a task per pack of items, or per item, and return the results in order."""
         if not items or not self.distributes(sum(weights)):
             return LocalRunner().run(function, items, weights=weights)
+        cores = self.threads_each(1)
+        if threads and self.local_bytes and self._is_local and cores <= _THREADS_WELL:
+            return LocalRunner(cores).run(function, items, weights=weights)
         context = self.spark.sparkContext
         packs = pack(weights, 2 * context.defaultParallelism if packed else len(items))
         slices = [[(i, items[i]) for i in members] for members in packs]
         rdd = context.parallelize(slices, len(slices)).mapPartitions(_PackTask(function))
         step = getattr(function, "__name__", "task").replace("_", " ")
         with worker_errors(step, min(len(slices), context.defaultParallelism)):
-            done = dict(rdd.collect())
+            answers = rdd.collect()
+        count_synced(sum(seconds for number, seconds in answers if number == _SYNCED))
+        done = dict(answers)
         for result in done.values():
             if isinstance(result, TableError):
                 raise result
@@ -146,13 +165,18 @@ class SparkRunner:
 
     def threads_each(self, items: int) -> int:
         """One, the core of a Spark task; where all cores are this process's, those left over."""
-        context = self.spark.sparkContext
-        cores = context.defaultParallelism if context.master.startswith("local") else 1
+        cores = self.cores if self._is_local else 1
         return max(1, cores // max(1, items))
 
     def distributes(self, weight: int) -> bool:
         """From `local_bytes` on."""
         return weight >= self.local_bytes
+
+    @property
+    def _is_local(self) -> bool:
+        """Whether tasks run on this machine; those of local-cluster run as on a cluster."""
+        master = str(self.spark.sparkContext.master)
+        return master == "local" or master.startswith("local[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +188,7 @@ class _PackTask:
     def __call__(self, packs: Iterable[list[tuple[int, Any]]]) -> Iterator[tuple[int, Any]]:
         quiet_worker()
         done: list[tuple[int, Any]] = []
+        synced = seconds_synced()
         for members in packs:
             for number, item in members:
                 try:
@@ -176,6 +201,7 @@ class _PackTask:
         except TableError as error:
             done = [(number, error) for number, _ in done]
         yield from done
+        yield _SYNCED, seconds_synced() - synced
 
 
 def quiet_worker() -> None:

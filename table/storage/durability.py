@@ -103,10 +103,14 @@ class Unsynced:
 
 @dataclass(slots=True)
 class _Waited:
-    """How long callers of this process have waited for `sync`; each of several threads counts."""
+    """How long callers of `sync` have waited; each of several threads and tasks counts."""
 
     seconds: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, seconds: float) -> None:
+        with self._lock:
+            self.seconds += seconds
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:
@@ -114,16 +118,20 @@ class _Waited:
         try:
             yield
         finally:
-            with self._lock:
-                self.seconds += time.monotonic() - started
+            self.add(time.monotonic() - started)
 
 
 _WAITED = _Waited()
 
 
 def seconds_synced() -> float:
-    """Seconds that this process has spent on syncing so far; what Spark's tasks sync, they know."""
+    """Seconds that this process and the Spark tasks that it ran have spent on syncing so far."""
     return _WAITED.seconds
+
+
+def count_synced(seconds: float) -> None:
+    """Add what a Spark task has spent on syncing; the task tells it with its answer."""
+    _WAITED.add(seconds)
 
 
 def _sync_all(paths: list[str]) -> dict[str, str]:

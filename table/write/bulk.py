@@ -37,7 +37,7 @@ from keymark.table.properties.options import DUP_POLICY, TASK_MEMORY, Options
 from keymark.table.rows.arrow import arrow_schema, is_frame
 from keymark.table.runtime.lost_worker import worker_errors
 from keymark.table.runtime.runner import quiet_worker
-from keymark.table.storage.durability import sync_all
+from keymark.table.storage.durability import count_synced, seconds_synced, sync_all
 from keymark.table.write.assign import FileSizing
 from keymark.table.write.batch import (
     DELETED_COLUMN,
@@ -172,10 +172,11 @@ def _run_spark(rows: DataFrame, task: BulkTask) -> list[BulkDone]:
         answers = rows.mapInArrow(_WritePartition(task), "answer binary").collect()
     # The bytes are what our own tasks pickled a moment ago.
     done = [pickle.loads(row.answer) for row in answers]  # noqa: S301
-    for answer in done:
+    count_synced(sum(seconds for _, seconds in done))
+    for answer, _ in done:
         if isinstance(answer, TableError):
             raise answer
-    return done
+    return [answer for answer, _ in done]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +208,15 @@ class _WritePartition:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_worker()
+        synced = seconds_synced()
         try:
             answer: BulkDone | TableError = write_rows(batches, self.task, *_turn())
             # The driver cannot sync what this process has put.
             sync_all()
         except TableError as error:
             answer = error
-        yield pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
+        told = pickle.dumps((answer, seconds_synced() - synced))
+        yield pa.record_batch([pa.array([told], pa.binary())], names=["answer"])
 
 
 def _turn() -> tuple[int, int]:

@@ -227,18 +227,26 @@ def _whole_column(before: _Before, name: str, kind: pa.DataType) -> pa.ChunkedAr
 def _read_pages(before: _Before, paged: PagedFile, layout: Layout, schema: pa.Schema) -> pa.Table:
     """The rows of the pages that are not copied, without the columns that are written anew.
 
-    Where all pages keep their keys, columns that depend on keys alone are not needed.
+    Where all pages keep their keys, columns that depend on keys alone are not needed. Columns that
+    a merge looks at are not read again, nor a key field that holds the keys themselves.
     """
     rows = rows_of(layout.read, paged.starts)
     keep_keys = len(rows) == len(layout.updated) and not len(layout.new)
-    known = {KEY_COLUMN, *columns_apart(schema)}
+    known = dict(zip(before.stored.column_names, before.stored.columns, strict=True))
+    keys = pa.chunked_array([before.keys])
+    same = paged.same_pages(layout.read, KEY_COLUMN, schema)
+    known |= dict.fromkeys([KEY_COLUMN, *same], keys)
+    apart = {*columns_apart(schema)}
     if keep_keys:
-        known.add(PARTITION_COLUMN)
-    stored = paged.read(layout.read, [name for name in schema.names if name not in known])
-    if keep_keys:
-        return stored
-    field = schema.field(KEY_COLUMN)
-    return stored.append_column(field, before.keys.take(pa.array(rows)).cast(field.type))
+        apart |= {KEY_COLUMN, PARTITION_COLUMN}
+    names = [name for name in schema.names if name not in apart]
+    stored = paged.read(layout.read, [name for name in names if name not in known])
+    is_all = len(rows) == len(before.keys)
+    for name in names:
+        if name in known:
+            values = known[name] if is_all else known[name].take(pa.array(rows))
+            stored = stored.append_column(schema.field(name), values.cast(schema.field(name).type))
+    return stored.select(names)
 
 
 def _columns_anew(

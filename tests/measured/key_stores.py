@@ -52,8 +52,10 @@ from keymark.table.format.compact.writer import CompactWriter, hashes_of
 from keymark.table.storage.local_storage import LocalStorage
 
 GROUPS, BATCH, ASKED, TURNS = 20_000, 2_000_000, 400_000, 5
-# Keys that RocksDB's builder sorts at once; it makes them anew for each such part.
-SORTED = 60_000_000
+# Keys that RocksDB's builder sorts at once; it makes them anew for each such part. A part has keys
+# of whole prefixes, so up to a tenth more: 1.6 GB of text, where an Arrow array ends at 2 GiB.
+SORTED = 40_000_000
+KEY_BYTES, PREFIXES = 36, 256
 WARM_KEYS = 16
 """Asked before those that count: a process compiles or loads its loops then."""
 
@@ -178,7 +180,7 @@ def builder_of_rocksdb(*, bloom: bool) -> Builder:
         import rocksdict
 
         options, files = rocksdb_options(bloom), []
-        parts = -(-source.mappings.rows // SORTED)
+        parts = sorted_parts(source.mappings.rows)
         for part in range(parts):
             keys, groups = _keys_of_part(source, part, parts)
             file = str(path.with_name(f"{path.name}-{part}.sst"))
@@ -195,13 +197,22 @@ def builder_of_rocksdb(*, bloom: bool) -> Builder:
     return build
 
 
+def sorted_parts(keys: int) -> int:
+    """In how many parts so many keys are sorted, each of which is one Arrow array of strings."""
+    parts = -(-keys // SORTED)
+    largest = keys * KEY_BYTES * -(-PREFIXES // parts) // PREFIXES
+    if 1.1 * largest >= 1 << 31:
+        raise SystemExit(f"{keys:,} keys in {parts} parts: one has {largest:,} bytes of text")
+    return parts
+
+
 def _keys_of_part(source: Source, part: int, parts: int) -> tuple[pa.Array, Groups]:
     """The keys whose first two letters, a number in hex, belong to a part; in order of parts."""
     kept, places = [], []
     for keys, groups in source.batches():
         first = pc.utf8_slice_codeunits(keys, 0, 2).to_numpy(zero_copy_only=False)
         numbers = np.array([int(text, 16) for text in np.unique(first)])
-        inside = np.isin(first, np.unique(first)[numbers * parts // 256 == part])
+        inside = np.isin(first, np.unique(first)[numbers * parts // PREFIXES == part])
         kept.append(keys.filter(pa.array(inside)))
         places.append(groups[inside])
     return pa.concat_arrays(kept), np.concatenate(places)

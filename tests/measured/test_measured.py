@@ -48,6 +48,14 @@ def test_candidates_and_proven_answers(tmp_path, capsys, monkeypatch):
     assert "100 present" in capsys.readouterr().out
 
 
+def test_parts_that_rocksdb_sorts_are_arrow_arrays_of_less_than_two_gib(monkeypatch):
+    assert key_stores.sorted_parts(key_stores.SORTED) == 1
+    assert key_stores.sorted_parts(1_000_000_000) == 25
+    monkeypatch.setattr(key_stores, "SORTED", 60_000_000)
+    with pytest.raises(SystemExit, match=r"one has 2,250,000,000 bytes of text"):
+        key_stores.sorted_parts(1_000_000_000)
+
+
 def test_stores_of_keys(tmp_path, monkeypatch):
     words = ["--out", str(tmp_path), "--keys", "500000", "--stores", "compact,record", "--remove"]
     key_stores.main([*words, "--turns", "1"])

@@ -39,9 +39,9 @@ def sizes(path):
     return np.diff(paged(path).starts).tolist()
 
 
-def of_ten_pages(path, **options):
+def of_ten_pages(path, *, record_key="k", **options):
     """A table of one file of 100 rows in ten pages."""
-    table = create(path, {PAGE_ROWS: "10", **options}, partition_path=None)
+    table = create(path, {PAGE_ROWS: "10", **options}, partition_path=None, record_key=record_key)
     table.bulk_insert(rows(range(100)))
     assert sizes(newest(table)) == [10] * 10
     return table

@@ -38,6 +38,7 @@ from keymark.table.format.parquet.base_file import (
 )
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_groups import DATA_PAGE
+from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.format.parquet.thrift_scan import integer
 
 KEY, TIME = "_hoodie_record_key", "_hoodie_commit_time"
@@ -98,6 +99,29 @@ def test_what_a_batch_leaves_alone_keeps_its_bytes(tmp_path, codec):
     names = pq.read_table(newest(table), columns=[FILE_NAME])[FILE_NAME]
     assert set(names.to_pylist()) == {newest(table).name}
     assert table.check().ok
+
+
+def test_a_key_field_that_holds_the_keys_is_not_read_again(tmp_path, monkeypatch):
+    asked = []
+
+    def read(self, numbers, columns, _read=PagedFile.read):
+        asked.append(list(columns))
+        return _read(self, numbers, columns)
+
+    monkeypatch.setattr(PagedFile, "read", read)
+    for fields, again in (("k", []), ("k,p", ["k"])):
+        table = of_ten_pages(tmp_path / fields, record_key=fields, **{PAYLOAD: EVENT_TIME})
+        keys = [1, 37, 38, 101]
+        changed = rows(keys, ts=3, partition=[f"p{key % 3}" for key in keys], value="w")
+        assert table.upsert(changed).updated == 3
+        assert [name for name in asked.pop() if name in ("k", KEY, "ts")] == again
+        found = pq.read_table(newest(table)).to_pylist()
+        assert sorted(row["v"] for row in found) == sorted(
+            f"{'w' if key in keys else 'v'}k{key}" for key in [*range(100), 101]
+        )
+        assert {row[KEY] for row in found} == {
+            row["k"] if fields == "k" else f"k:{row['k']},p:{row['p']}" for row in found
+        }
 
 
 def test_all_readers_see_the_rows_of_copied_pages(tmp_path):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from keymark import Table
 from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.properties.options import LOCAL_BYTES
 from keymark.table.runtime.runner import SparkRunner
 from keymark.table.write import client
 
@@ -132,6 +135,31 @@ def test_upsert_on_executors_equals_upsert_in_process(spark, tmp_path):
         assert made.check().ok
     assert results[0].updated == results[1].updated == 500
     assert contents[0].sort_by("id").equals(contents[1].sort_by("id"))
+
+
+def test_heavy_work_that_suits_threads_stays_on_few_cores_of_this_machine(spark, monkeypatch):
+    def is_here(local_bytes, *, threads):
+        made = SparkRunner(spark, local_bytes=local_bytes)
+        found = made.run(os.readlink, ["/proc/self"] * 2, weights=[1, 1], threads=threads)
+        return set(found) == {str(os.getpid())}
+
+    assert is_here(1, threads=True)
+    assert not is_here(1, threads=False)
+    assert not is_here(0, threads=True)
+    monkeypatch.setattr("keymark.table.runtime.runner._THREADS_WELL", 1)
+    assert not is_here(1, threads=True)
+
+
+def test_what_tasks_sync_is_counted(spark, tmp_path, monkeypatch):
+    told: list[float] = []
+    for module in ("runtime.runner", "write.bulk"):
+        monkeypatch.setattr(f"keymark.table.{module}.count_synced", told.append)
+    made = Table.create(str(tmp_path / "t"), record_key="id", spark=spark)
+    made.bulk_insert(frame(spark, rows(0, 50, 1)))
+    assert max(told) > 0
+    told.clear()
+    Table.open(str(tmp_path / "t"), options={LOCAL_BYTES: "0"}, spark=spark).upsert(rows(0, 50, 2))
+    assert max(told) > 0
 
 
 def test_a_damaged_base_file_on_an_executor_is_one_typed_error(spark, tmp_path):

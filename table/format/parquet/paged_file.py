@@ -185,6 +185,34 @@ class PagedFile:
         table = SomePages(self.body, pages, chunks_of_file, rows).read(columns)
         return table.cast(pa.schema([item.remove_metadata() for item in table.schema]))
 
+    def same_pages(self, numbers: Sequence[int], column: str, schema: pa.Schema) -> list[str]:
+        """The other columns that hold the values of a column, as the bytes of their pages tell.
+
+        Args:
+            numbers: of the pages, ascending.
+            column: name of the column; one with a dictionary has no other.
+            schema: of all columns. By another type the same bytes would be other values.
+        """
+        field, of = schema.field(column), self.names.index(column)
+        groups = self.by_group(numbers)
+        found = []
+        for number, name in enumerate(self.names):
+            other = schema.field(name)
+            alike = number != of and (other.type, other.nullable) == (field.type, field.nullable)
+            if alike and all(self._same(group, (of, number), groups[group]) for group in groups):
+                found.append(name)
+        return found
+
+    def _same(self, group: int, columns: tuple[int, int], members: Sequence[int]) -> bool:
+        """Whether pages of two column chunks without a dictionary have the same bytes."""
+        one, other = (self.chunks[group][column] for column in columns)
+        codecs = {self._codec(group, column) for column in columns}
+        if one.dictionary is not None or other.dictionary is not None or len(codecs) > 1:
+            return False
+        data = self.body.data
+        places = ((one.pages[number], other.pages[number]) for number in members)
+        return all(bytes(data[a.start : a.end]) == bytes(data[b.start : b.end]) for a, b in places)
+
     def dictionary(self, group: int, column: int, kind: pa.DataType) -> Dictionary | None:
         """The dictionary of a chunk; None where no page has indices into one.
 
