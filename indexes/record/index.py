@@ -105,13 +105,12 @@ class RecordIndex(LookupIndex):
             shards = tuple(replace(shard, cache=None) for shard in shards)
         # Few blocks are no ranges, however many cores there are: the session need not be asked.
         cores = context.runner.cores if total >= 2 * _RANGE_BYTES_MIN else 1
-        ranges = [
-            (shards[n], part)
-            for n in asked
-            for part in _cut(shards[n], keys, rows[n], _pieces(work[n], total, cores))
-        ]
-        tasks = [ShardLookup(shard, keys.take(pa.array(part))) for shard, part in ranges]
-        weights = [WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
+        cuts = {n: _cut(shards[n], keys, rows[n], _pieces(work[n], total, cores)) for n in asked}
+        ranges = [(n, part) for n in asked for part in cuts[n]]
+        tasks = [ShardLookup(shards[n], keys.take(pa.array(part))) for n, part in ranges]
+        # The keys tell how much work all ranges are; each has the share of its blocks.
+        heavy = WORK_PER_KEY_BYTE * keys.nbytes
+        weights = [heavy * work[n] // (max(1, total) * len(cuts[n])) for n, _ in ranges]
         answers = context.runner.run(lookup_shard, tasks, weights=weights)
         context.stats.shards_read += len(asked)
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 
+import pyarrow as pa
 import pytest
 from index_cases import batch, create, lookup
 
 from keymark import Table
 from keymark.indexes.record import index
+from keymark.indexes.record.cost import WORK_PER_KEY_BYTE
 from keymark.indexes.record.index import lookup_shard
 from keymark.table.errors import InputError
 from keymark.table.index.protocol import LookupStats
@@ -119,6 +121,32 @@ def test_ranges_of_one_shard_are_looked_up_side_by_side(tmp_path, monkeypatch, c
     looked_up.sort()
     assert [key for keys, _ in looked_up for key in keys] == whole[0]
     assert max(count for _, count in looked_up) <= 1 + blocks // 3
+
+
+def test_a_range_weighs_by_its_blocks(tmp_path, monkeypatch):
+    """Not by its keys, which tell how much work all ranges are."""
+    weighed = []
+
+    def noted(self, function, items, *, weights, packed=True):
+        if function is lookup_shard:
+            weighed.extend(
+                (item.shard.number, weight) for item, weight in zip(items, weights, strict=True)
+            )
+        return run(self, function, items, weights=weights, packed=packed)
+
+    run = LocalRunner.run
+    monkeypatch.setattr(LocalRunner, "run", noted)
+    made = create(tmp_path / "t", "record", options={GROUPS: "2", BLOCK_SIZE: "300"})
+    made.bulk_insert(batch(KEYS))
+    monkeypatch.setattr(index, "_decoded", lambda item, *_: 90 if "0000" in item.file_id else 10)
+    monkeypatch.setattr(index, "_RANGE_BYTES_MIN", 1)
+    monkeypatch.setattr(LocalRunner, "cores", 3)
+    lookup(fresh(made), KEYS)
+    work = WORK_PER_KEY_BYTE * pa.array(KEYS).nbytes
+    light = [weight for number, weight in weighed if number]
+    heavy = [weight for number, weight in weighed if not number]
+    assert light == [work // 10]
+    assert heavy == [work * 90 // 300] * 3
 
 
 def test_blocks_of_one_shard_are_compressed_side_by_side(tmp_path, monkeypatch):
