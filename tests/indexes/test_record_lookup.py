@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -18,6 +20,7 @@ from keymark.table.metadata.writer import write_group
 from keymark.table.properties.options import BATCH_COLLECT
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.services import compact
+from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.write import bulk_index, index_changes
 
 CACHE = "keymark.hfile.block.cache.bytes"
@@ -223,6 +226,74 @@ def test_cached_answers_follow_commits_compaction_and_rollback(table):
     table.build_index()
     found = same()
     assert (found["k0"], found["new1"], found["k9"]) == (None, None, before["k9"])
+
+
+class Watched(LocalStorage):
+    """A storage that notes what is listed and opened in the folder of the index."""
+
+    def list(self, path):
+        SEEN.append(("list", path)) if "record_index" in path else None
+        return super().list(path)
+
+    def open(self, path):
+        SEEN.append(("open", path)) if "record_index" in path else None
+        return super().open(path)
+
+
+SEEN: list[tuple[str, str]] = []
+
+
+@pytest.mark.parametrize("capacity", ["0", "1000000"])
+def test_a_table_that_did_not_change_is_not_listed_or_opened_again(table, capacity):
+    table.upsert(batch(["one more"]))
+    opened = Table(Watched.at(table.storage.root), {CACHE: capacity})
+    first, fresh_stats = lookup(opened, KEYS)
+    assert {kind for kind, _ in SEEN} == {"list", "open"}
+    SEEN.clear()
+    again, stats = lookup(opened, KEYS)
+    assert again == first
+    assert opened.scan(keys=KEYS[:3]).to_arrow().num_rows == 3
+    assert not SEEN
+    assert stats.blocks_decoded == (0 if int(capacity) else fresh_stats.blocks_decoded)
+    table.delete(KEYS[:1])
+    assert lookup(opened, KEYS)[0] == [(None, None), *first[1:]]
+    assert {kind for kind, _ in SEEN} == {"list", "open"}
+    SEEN.clear()
+
+
+def test_what_is_kept_open_is_bounded_and_dealt_out_once(table, monkeypatch):
+    """Lookups at the same time, of more shards than stay open."""
+    monkeypatch.setattr("keymark.table.metadata.shard._OPENED", 2)
+    opened = fresh(table)
+    expected, _ = lookup(opened, KEYS)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: lookup(opened, KEYS), range(12)))
+    for places, stats in answers:
+        assert places == expected
+        assert stats.blocks_decoded == SHARDS
+    shards = opened.state().metadata.opened_shards("record_index")
+    assert len(shards[0].opened._idle) == 2
+    travelled = pickle.loads(pickle.dumps(opened.state().metadata))
+    assert "_opened" not in travelled.__dict__
+
+
+def test_a_handle_sees_what_others_do_at_once(table):
+    """Writes, compaction, a move to more shards, a rollback and a build of the index anew."""
+    asked = [*KEYS, "new0", "absent"]
+    kept, writer = Table.open(table.storage.root), Table.open(table.storage.root)
+    steps = [
+        lambda: writer.upsert(batch(["k0", "new0"], "p7", ts=2)),
+        lambda: writer.delete(KEYS[:5]),
+        writer.compact,
+        lambda: writer.reshard_index(SHARDS + 2),
+        lambda: writer.upsert(batch(["k1"], "p8", ts=4)),
+        writer.rollback,
+        lambda: (writer.drop_index(), writer.build_index()),
+    ]
+    for step in steps:
+        kept.lookup(asked)
+        step()
+        assert kept.lookup(asked).equals(fresh(table).lookup(asked))
 
 
 def test_the_answer_has_the_order_and_the_repetitions_of_the_keys_asked(table):
