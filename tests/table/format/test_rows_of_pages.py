@@ -19,6 +19,7 @@ from keymark.table.format.parquet.base_file import (
     write_base_file,
 )
 from keymark.table.format.parquet.chosen_rows import chosen_rows
+from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.storage.storage import BytesReader
 
 ROWS, PAGE = 600, 50
@@ -59,7 +60,7 @@ def file_of(**options):
 def taken(file, places):
     footer = read_footer(file)
     numbers = np.asarray(places, np.int64)
-    return chosen_rows(file, footer.metadata, footer.checksums, numbers)
+    return chosen_rows(file, footer.metadata, numbers)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
@@ -80,7 +81,10 @@ def test_columns_may_end_their_pages_at_different_rows(monkeypatch):
     footer = read_footer(file)
     group = footer.metadata.row_group(0)
     leaves = [group.column(number).path_in_schema for number in range(group.num_columns)]
-    sets = paged_file.PagedFile.alike(file, footer.checksums, leaves)
+    body = FileBody.of(file.data, file.name)
+    sets = paged_file.PagedFile.alike(
+        body, footer.checksums, leaves, columns=leaves, groups=range(footer.metadata.num_row_groups)
+    )
     assert len(sets) > 2
     assert not {"tags", "place"} & {name for columns, _ in sets for name in columns}
     whole = read_base_file(file)
