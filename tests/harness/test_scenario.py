@@ -64,7 +64,7 @@ VARIED = (
     *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats"),
     *("formats_codec", "formats_limits", "formats_sorted", "formats_tuned"),
     *("holdout", "hudi_matrix", "hudi_metadata"),
-    *("lookup_model", "scaling", "secondary_index", "virtual_keys"),
+    *("lookup_model", "scaling", "secondary_index", "speed", "virtual_keys"),
 )
 
 
