@@ -111,6 +111,29 @@ def test_pages_without_a_row_are_not_inflated(monkeypatch):
     assert 0 < sum(sizes) < whole / 2
 
 
+def test_of_the_columns_asked_only_those_are_looked_at():
+    """Damage elsewhere is found by whoever reads that; a column that is not there stays away."""
+    file = file_of(page_rows=PAGE, block_size=20_000)
+    footer = read_footer(file)
+    data = bytearray(file.data)
+    last = footer.metadata.num_row_groups - 1
+    assert last > 0
+    for group, name in ((0, "text"), (last, "number")):
+        chunks = footer.metadata.row_group(group)
+        numbers = range(chunks.num_columns)
+        (chunk,) = [chunks.column(n) for n in numbers if chunks.column(n).path_in_schema == name]
+        data[chunk.data_page_offset] ^= 1
+    damaged = BytesReader(name=file.name, data=bytes(data))
+    asked = ["place", "number", "absent"]
+    whole = read_base_file(file).select(["place", "number"])
+    # A nested column is read whole, of all row groups.
+    found = chosen_rows(damaged, footer.metadata, np.array([3, 60]), asked)
+    assert found.select(whole.column_names).equals(whole.take([3, 60]))
+    for places, names in (([3], ["text"]), ([ROWS - 1], ["number"])):
+        with pytest.raises(CorruptFileError, match="checksum of column chunk"):
+            chosen_rows(damaged, footer.metadata, np.array(places), names)
+
+
 @pytest.mark.parametrize("column", ["_hoodie_record_key", "number", "tags"])
 def test_a_damaged_column_is_an_error_wherever_its_page_is(column):
     file = file_of(page_rows=PAGE)
