@@ -27,7 +27,7 @@ SPEC = IndexSpec(
         LookupCounter(name="proven", title="such pairs that the file holds"),
         LookupCounter(name="false_positives", title="such pairs that the file does not hold"),
         LookupCounter(name="files_read", title="base files read"),
-        LookupCounter(name="pages_read", title="pages of keys read in them"),
+        LookupCounter(name="pages_read", title="pages of keys and commits read in them"),
     ),
     named_to_hudi="GLOBAL_SIMPLE",
     # No calibration has measured it: `plan` leaves it out.

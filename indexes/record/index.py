@@ -58,10 +58,11 @@ class ShardAnswer:
 def lookup_shard(work: ShardLookup) -> ShardAnswer:
     """Look keys up in one shard; the task that a runner distributes."""
     # Ranges of one shard may be looked up side by side.
-    shard = replace(work.shard, readers=[])
-    positions, values = shard.lookup(work.keys)
-    codes, locations = location_codes(values, shard.slice.file_id)
-    return ShardAnswer(positions, codes, locations, shard.blocks_decoded)
+    with work.shard.in_use() as shard:
+        before = shard.blocks_decoded
+        positions, values = shard.lookup(work.keys)
+        codes, locations = location_codes(values, shard.slice.file_id)
+        return ShardAnswer(positions, codes, locations, shard.blocks_decoded - before)
 
 
 class RecordIndex(LookupIndex):
@@ -95,7 +96,7 @@ class RecordIndex(LookupIndex):
                 f"`{command} {context.storage.root} record_index` builds it, or name a fallback by "
                 f"option {INDEX_FALLBACK}"
             )
-        shards = context.metadata.shards(RECORD_INDEX, context.cache)
+        shards = context.metadata.opened_shards(RECORD_INDEX, context.cache)
         rows = split_by_shard(keys, len(shards))
         asked = [number for number in range(len(shards)) if len(rows[number])]
         work = {n: _decoded(shards[n].slice, len(rows[n]), context) for n in asked}
@@ -105,13 +106,12 @@ class RecordIndex(LookupIndex):
             shards = tuple(replace(shard, cache=None) for shard in shards)
         # Few blocks are no ranges, however many cores there are: the session need not be asked.
         cores = context.runner.cores if total >= 2 * _RANGE_BYTES_MIN else 1
-        ranges = [
-            (shards[n], part)
-            for n in asked
-            for part in _cut(shards[n], keys, rows[n], _pieces(work[n], total, cores))
-        ]
-        tasks = [ShardLookup(shard, keys.take(pa.array(part))) for shard, part in ranges]
-        weights = [WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
+        cuts = {n: _cut(shards[n], keys, rows[n], _pieces(work[n], total, cores)) for n in asked}
+        ranges = [(n, part) for n in asked for part in cuts[n]]
+        tasks = [ShardLookup(shards[n], keys.take(pa.array(part))) for n, part in ranges]
+        # The keys tell how much work all ranges are; each has the share of its blocks.
+        heavy = WORK_PER_KEY_BYTE * keys.nbytes
+        weights = [heavy * work[n] // (max(1, total) * len(cuts[n])) for n, _ in ranges]
         answers = context.runner.run(lookup_shard, tasks, weights=weights)
         context.stats.shards_read += len(asked)
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
@@ -143,7 +143,8 @@ def _cut(
     """The rows of a shard's keys, sorted, in ranges that read as many blocks each."""
     if pieces < 2:
         return [rows]
-    return np.split(rows, shard.cuts(keys.take(pa.array(rows)), pieces))
+    with shard.in_use() as opened:
+        return np.split(rows, opened.cuts(keys.take(pa.array(rows)), pieces))
 
 
 def _assemble(

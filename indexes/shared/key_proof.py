@@ -21,6 +21,8 @@ from keymark.indexes.shared.cost import KEY_WEIGHT
 from keymark.indexes.shared.key_scan import ABSENT, file_weight
 from keymark.table.format.compact.writer import STRETCH_ROWS, UNKNOWN_STRETCH
 from keymark.table.format.parquet.base_file import read_columns, read_metadata
+from keymark.table.format.parquet.checksums import Checksums
+from keymark.table.format.parquet.chosen_rows import rows_and_pages
 from keymark.table.format.parquet.plain_strings import plain_pages
 from keymark.table.format.schema import COMMIT_TIME_COLUMN
 from keymark.table.index.protocol import IndexContext
@@ -33,6 +35,8 @@ from keymark.table.storage.storage import RangeReader, Storage
 _Numbers = npt.NDArray[np.int64]
 _Masks = npt.NDArray[np.uint32]
 
+_FEW_ROWS = 100
+"""More of them are in most pages of a file."""
 _ANY = np.uint32(1 << UNKNOWN_STRETCH)
 
 
@@ -107,7 +111,7 @@ class Proof:
     Attributes:
         rows: of each key its row; ABSENT for one that is not there.
         times: for each of those that are there, if asked, the commit that wrote the row.
-        pages: of keys that were read.
+        pages: of keys, and of commits if asked, that were read.
     """
 
     rows: _Numbers
@@ -147,7 +151,8 @@ def prove_keys(work: KeyProof) -> Proof:
             break
     times = pa.array([], pa.string())
     if work.timed:
-        times = _commit_times(source, metadata, rows[rows != ABSENT], work.file)
+        times, read = _commit_times(source, metadata, rows[rows != ABSENT], work.file)
+        pages += read
     return Proof(rows, times, pages)
 
 
@@ -178,13 +183,25 @@ def _all_pages(
 
 def _commit_times(
     source: RangeReader, metadata: pq.FileMetaData, rows: _Numbers, file: BaseFile
-) -> pa.Array:
-    """The commit that wrote each of some rows; where rows do not say it, that of their file."""
-    table = read_columns(source, metadata, [COMMIT_TIME_COLUMN])
+) -> tuple[pa.Array, int]:
+    """The commit that wrote each of some rows, and how many pages were read for that.
+
+    Of a few rows of a file of ours their pages are read. Where rows do not say it, the commit is
+    that of their file.
+    """
+    if not len(rows):
+        return pa.array([], pa.string()), 0
+    pages = 0
+    if len(rows) <= _FEW_ROWS and Checksums.of(metadata.metadata) is not None:
+        order = np.argsort(rows, kind="stable")
+        table, pages = rows_and_pages(source, metadata, rows[order], [COMMIT_TIME_COLUMN])
+        places = np.argsort(order)
+    else:
+        table, places = read_columns(source, metadata, [COMMIT_TIME_COLUMN]), rows
     if not table.num_columns:
-        return pa.array([file.instant_time] * len(rows), pa.string())
-    found = table[COMMIT_TIME_COLUMN].take(pa.array(rows)).combine_chunks().cast(pa.string())
-    return pc.fill_null(found, file.instant_time)
+        return pa.array([file.instant_time] * len(rows), pa.string()), pages
+    found = table[COMMIT_TIME_COLUMN].take(pa.array(places)).combine_chunks().cast(pa.string())
+    return pc.fill_null(found, file.instant_time), pages
 
 
 def prove(

@@ -39,9 +39,9 @@ class LookupStats:
 
     `candidates` are the pairs of key and file that a bloom index checks against filters, or that
     hashes allow, `false_positives` those that passed for nothing, `proven` those of which the file
-    holds the key; for these `pages_read` pages of keys were read. `ranges_from_...` and
-    `filters_from_...` count the files whose key range or filter it took from there. `others` are
-    what an index counts besides, by name.
+    holds the key; for these `pages_read` pages of keys and commits were read. `ranges_from_...`
+    and `filters_from_...` count the files whose key range or filter it took from there. `others`
+    are what an index counts besides, by name.
     """
 
     shards_read: int = 0

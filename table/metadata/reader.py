@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from keymark.table.errors import CorruptFileError, SnapshotExpiredError
 from keymark.table.format.hfile.cache import BlockCache
@@ -19,7 +20,7 @@ from keymark.table.layout.naming import (
 )
 from keymark.table.metadata.partitions import FILES, file_id
 from keymark.table.metadata.records import ALL_PARTITIONS, decode_files
-from keymark.table.metadata.shard import CommittedFile, Shard, Validity
+from keymark.table.metadata.shard import CommittedFile, OpenedShards, Shard, Validity
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.instant_name import COMPLETED
 from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
@@ -39,6 +40,10 @@ class MetadataTable:
     storage: Storage
     timeline: Timeline
     validity: Validity
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to a task: what was read, without the files that are open here."""
+        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
 
     @classmethod
     def load(cls, storage: Storage, data: Timeline) -> MetadataTable:
@@ -91,6 +96,20 @@ class MetadataTable:
             Shard(self.storage, item, self.validity, recorded, len(slices), cache)
             for item in slices
         )
+
+    def opened_shards(self, partition: str, cache: BlockCache | None = None) -> tuple[Shard, ...]:
+        """The same for lookups: listed once for this reading, and kept open between them."""
+        kept = self._opened.get(partition)
+        if kept is None or kept[0].cache is not cache:
+            opened = OpenedShards()
+            shards = self.shards(partition, cache)
+            kept = self._opened[partition] = tuple(replace(s, opened=opened) for s in shards)
+        return kept
+
+    @cached_property
+    def _opened(self) -> dict[str, tuple[Shard, ...]]:
+        """What `opened_shards` has answered."""
+        return {}
 
     def slice_files(self, partitions: Iterable[str]) -> dict[str, dict[str, dict[str, list[str]]]]:
         """Partition -> file id -> base instant -> names of all files of that slice."""

@@ -8,9 +8,12 @@ AbstractHoodieLogRecordReader of Hudi 0.15.
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +37,8 @@ from keymark.table.metadata.merge import merged
 from keymark.table.storage.storage import RangeReader, Storage
 from keymark.table.timeline.timeline import Timeline
 
+_OPENED = 32
+"""Shards that stay open between lookups; each has a file descriptor for each of its files."""
 _SUFFIXED = re.compile(r"^\d{17}(00[1-6]|0[1-9]\d|[1-9]\d\d)$")
 _BOOTSTRAP = "0" * 14
 
@@ -82,6 +87,31 @@ class CommittedFile:
     instants: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedShards:
+    """Some shards of one reading of a table that lookups have opened, for the next lookups.
+
+    What a shard read of its files, log blocks and the ends of HFiles, holds as long as the reading
+    does. A lookup takes a shard out while it uses it, because its readers serve one at a time.
+    """
+
+    _idle: OrderedDict[tuple[str, bool], Shard] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextlib.contextmanager
+    def using(self, shard: Shard) -> Iterator[Shard]:
+        """That shard, opened by an earlier lookup or not; one that failed is not kept."""
+        place = shard.slice.file_id, shard.cache is None
+        with self._lock:
+            found = self._idle.pop(place, None)
+        found = found or replace(shard, readers=[])
+        yield found
+        with self._lock:
+            self._idle[place] = found
+            while len(self._idle) > _OPENED:
+                self._idle.popitem(last=False)
+
+
 @dataclass(frozen=True)
 class Shard:
     """One file group of a metadata partition, merged from its latest file slice.
@@ -91,6 +121,7 @@ class Shard:
         cache: what keeps the blocks that lookups decode, where anything does.
         readers: the HFiles opened so far.
         only: instants of the log blocks that count; None for all that are valid.
+        opened: what keeps shards open between lookups, where anything does.
     """
 
     storage: Storage
@@ -101,10 +132,16 @@ class Shard:
     cache: BlockCache | None = None
     readers: list[HFileReader] = field(default_factory=list)
     only: frozenset[str] | None = None
+    opened: OpenedShards | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a task: what was read of files stays here, where they are open."""
-        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "readers": []}
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**state, "readers": [], "opened": None}
+
+    def in_use(self) -> contextlib.AbstractContextManager[Shard]:
+        """This shard for a lookup of its own, with what earlier ones have read of it."""
+        return (self.opened or OpenedShards()).using(self)
 
     @cached_property
     def blocks(self) -> tuple[LogBlock, ...]:

@@ -135,7 +135,7 @@ class FileRows:
         # The column of the keys tells which rows are needed, and mostly that none is.
         is_asked = pc.is_in(keys.read(source, footer.metadata), value_set=self.keys)
         places = np.flatnonzero(is_asked.to_numpy(zero_copy_only=False))
-        return rows_at(source, footer, schema, places)
+        return rows_at(source, footer, schema, places, self.columns)
 
 
 def hidden_columns(config: TableConfig) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,11 @@ def stored_rows(
 
 
 def rows_at(
-    data: RangeReader, footer: BaseFileFooter, schema: pa.Schema, places: npt.NDArray[np.int64]
+    data: RangeReader,
+    footer: BaseFileFooter,
+    schema: pa.Schema,
+    places: npt.NDArray[np.int64],
+    columns: Collection[str] | None = None,
 ) -> pa.Table:
     """Some rows of a base file in the table's schema, with the meta columns.
 
@@ -43,14 +47,18 @@ def rows_at(
         footer: its footer.
         schema: of the table.
         places: numbers of the rows, ascending.
+        columns: names of the columns to read; None for all.
     """
+    full = with_meta(schema)
+    if columns is not None:
+        full = pa.schema([item for item in full if item.name in columns])
     if not len(places):
-        return with_meta(schema).empty_table()
+        return full.empty_table()
     if footer.checksums is None or len(places) > _FEW_ROWS:
-        return stored_rows(data, footer, schema).take(pa.array(places))
-    whole = BytesReader(name=data.name, data=data.read(0, data.size))
-    stored = chosen_rows(whole, footer.metadata, footer.checksums, places)
-    return _in_schema(stored, with_meta(schema), data.name)
+        stored = stored_rows(data, footer, schema).take(pa.array(places))
+        return stored.select(full.names)
+    stored = chosen_rows(data, footer.metadata, places, full.names)
+    return _in_schema(stored, full, data.name)
 
 
 def _in_schema(stored: pa.Table, full: pa.Schema, name: str) -> pa.Table:

@@ -89,6 +89,21 @@ class BytesReader:
         return self.data[offset : offset + length]
 
 
+@contextlib.contextmanager
+def bytes_of_file(file: RangeReader) -> Iterator[memoryview]:
+    """All bytes of a file: mapped where it is on a local disk, else read."""
+    if not isinstance(file, Mappable) or not file.size:
+        yield memoryview(file.read(0, file.size))
+        return
+    mapped = file.map()
+    try:
+        yield memoryview(mapped)
+    finally:
+        # Whoever still holds a part of it, as an error does, has the system take it back later.
+        with contextlib.suppress(BufferError):
+            mapped.close()
+
+
 @dataclass(slots=True)
 class WindowReader:
     """Ranged reads of a file far away; small ones fetch their surroundings at once.

@@ -65,6 +65,7 @@ VARIED = (
     *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats"),
     *("formats_codec", "formats_limits", "formats_sorted", "formats_tuned", "virtual_keys"),
     *("holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
+    "speed",
 )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 from index_cases import batch, create, lookup
 
 from keymark import Table
 from keymark.indexes.record import index
+from keymark.indexes.record.cost import WORK_PER_KEY_BYTE
 from keymark.indexes.record.index import lookup_shard
 from keymark.table.errors import InputError
 from keymark.table.index.protocol import LookupStats
@@ -16,6 +20,7 @@ from keymark.table.metadata.writer import write_group
 from keymark.table.properties.options import BATCH_COLLECT
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.services import compact
+from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.write import bulk_index, index_changes
 
 CACHE = "keymark.hfile.block.cache.bytes"
@@ -121,6 +126,32 @@ def test_ranges_of_one_shard_are_looked_up_side_by_side(tmp_path, monkeypatch, c
     assert max(count for _, count in looked_up) <= 1 + blocks // 3
 
 
+def test_a_range_weighs_by_its_blocks(tmp_path, monkeypatch):
+    """Not by its keys, which tell how much work all ranges are."""
+    weighed = []
+
+    def noted(self, function, items, *, weights, packed=True):
+        if function is lookup_shard:
+            weighed.extend(
+                (item.shard.number, weight) for item, weight in zip(items, weights, strict=True)
+            )
+        return run(self, function, items, weights=weights, packed=packed)
+
+    run = LocalRunner.run
+    monkeypatch.setattr(LocalRunner, "run", noted)
+    made = create(tmp_path / "t", "record", options={GROUPS: "2", BLOCK_SIZE: "300"})
+    made.bulk_insert(batch(KEYS))
+    monkeypatch.setattr(index, "_decoded", lambda item, *_: 90 if "0000" in item.file_id else 10)
+    monkeypatch.setattr(index, "_RANGE_BYTES_MIN", 1)
+    monkeypatch.setattr(LocalRunner, "cores", 3)
+    lookup(fresh(made), KEYS)
+    work = WORK_PER_KEY_BYTE * pa.array(KEYS).nbytes
+    light = [weight for number, weight in weighed if number]
+    heavy = [weight for number, weight in weighed if not number]
+    assert light == [work // 10]
+    assert heavy == [work * 90 // 300] * 3
+
+
 def test_blocks_of_one_shard_are_compressed_side_by_side(tmp_path, monkeypatch):
     threads = []
 
@@ -195,6 +226,74 @@ def test_cached_answers_follow_commits_compaction_and_rollback(table):
     table.build_index()
     found = same()
     assert (found["k0"], found["new1"], found["k9"]) == (None, None, before["k9"])
+
+
+class Watched(LocalStorage):
+    """A storage that notes what is listed and opened in the folder of the index."""
+
+    def list(self, path):
+        SEEN.append(("list", path)) if "record_index" in path else None
+        return super().list(path)
+
+    def open(self, path):
+        SEEN.append(("open", path)) if "record_index" in path else None
+        return super().open(path)
+
+
+SEEN: list[tuple[str, str]] = []
+
+
+@pytest.mark.parametrize("capacity", ["0", "1000000"])
+def test_a_table_that_did_not_change_is_not_listed_or_opened_again(table, capacity):
+    table.upsert(batch(["one more"]))
+    opened = Table(Watched.at(table.storage.root), {CACHE: capacity})
+    first, fresh_stats = lookup(opened, KEYS)
+    assert {kind for kind, _ in SEEN} == {"list", "open"}
+    SEEN.clear()
+    again, stats = lookup(opened, KEYS)
+    assert again == first
+    assert opened.scan(keys=KEYS[:3]).to_arrow().num_rows == 3
+    assert not SEEN
+    assert stats.blocks_decoded == (0 if int(capacity) else fresh_stats.blocks_decoded)
+    table.delete(KEYS[:1])
+    assert lookup(opened, KEYS)[0] == [(None, None), *first[1:]]
+    assert {kind for kind, _ in SEEN} == {"list", "open"}
+    SEEN.clear()
+
+
+def test_what_is_kept_open_is_bounded_and_dealt_out_once(table, monkeypatch):
+    """Lookups at the same time, of more shards than stay open."""
+    monkeypatch.setattr("keymark.table.metadata.shard._OPENED", 2)
+    opened = fresh(table)
+    expected, _ = lookup(opened, KEYS)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: lookup(opened, KEYS), range(12)))
+    for places, stats in answers:
+        assert places == expected
+        assert stats.blocks_decoded == SHARDS
+    shards = opened.state().metadata.opened_shards("record_index")
+    assert len(shards[0].opened._idle) == 2
+    travelled = pickle.loads(pickle.dumps(opened.state().metadata))
+    assert "_opened" not in travelled.__dict__
+
+
+def test_a_handle_sees_what_others_do_at_once(table):
+    """Writes, compaction, a move to more shards, a rollback and a build of the index anew."""
+    asked = [*KEYS, "new0", "absent"]
+    kept, writer = Table.open(table.storage.root), Table.open(table.storage.root)
+    steps = [
+        lambda: writer.upsert(batch(["k0", "new0"], "p7", ts=2)),
+        lambda: writer.delete(KEYS[:5]),
+        writer.compact,
+        lambda: writer.reshard_index(SHARDS + 2),
+        lambda: writer.upsert(batch(["k1"], "p8", ts=4)),
+        writer.rollback,
+        lambda: (writer.drop_index(), writer.build_index()),
+    ]
+    for step in steps:
+        kept.lookup(asked)
+        step()
+        assert kept.lookup(asked).equals(fresh(table).lookup(asked))
 
 
 def test_the_answer_has_the_order_and_the_repetitions_of_the_keys_asked(table):

@@ -40,7 +40,8 @@ def test_candidates_and_proven_answers(tmp_path, capsys, monkeypatch):
     assert len(first["asked"]) == 4, "1 and 100 keys, present and absent"
     asked = first["asked"]["100 present 0"]
     assert asked["candidates"] == asked["proven"] == asked["keys"]
-    assert asked["pages_read"] == asked["files_read"] > 0
+    # Of keys and of commits.
+    assert asked["pages_read"] == 2 * asked["files_read"] > 0
     compact_at_size.main([*words, "--turns", "2"])
     second = json.loads((tmp_path / "compact.json").read_text())
     assert second["asked"]["1 absent 0"] == first["asked"]["1 absent 0"]

@@ -79,6 +79,21 @@ def test_a_table_that_nobody_wrote_to_for_long(root):
     assert Table.open(str(root)).upsert(rows([9])).inserted == 1
 
 
+def test_a_file_that_is_new_enough_ends_the_search(root, monkeypatch):
+    """A long timeline is not looked at file by file before each write."""
+    folder, looked_at = root / ".hoodie", []
+    for number in range(50):
+        (folder / f"200001010000000{number:02d}.commit").touch()
+    storage, lstat = LocalStorage.at(str(root)), os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path: looked_at.append(path) or lstat(path))
+    now = time.time() * 1000
+    assert abs(storage.time(int(now - DAY * 1000)) - now) < DAY * 1000
+    few = len(looked_at)
+    newest = max(path.stat().st_mtime for path in folder.iterdir() if path.is_file())
+    assert storage.time(2**62) >= int(newest * 1000)
+    assert few < 10 < 50 <= len(looked_at) - few
+
+
 def test_a_new_table(tmp_path):
     with pytest.raises(InputError, match=CLOCK_DAYS):
         create(tmp_path / "t", clock=Ahead(FAR))

@@ -1,15 +1,16 @@
-"""A re-sharding and others: who gives it up, who does it at the same time, a repair after it."""
+"""A re-sharding and others: who gives it up or does it at the same time, repairs, lost entries."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from faults import Killed
-from table_cases import rows
+from table_cases import begin_reshard, data_rows, rows
 from test_reshard import assert_exact, filled, shard_count, stored, write_meanwhile
 
 from keymark import Table
-from keymark.table.errors import InputError, LockHeldError
-from keymark.table.services.index import reshard
+from keymark.table.errors import CorruptFileError, InputError, LockHeldError
+from keymark.table.services.index import reshard, split
 
 
 def test_given_up_while_it_runs(tmp_path, monkeypatch):
@@ -77,3 +78,36 @@ def test_a_repair_counts_no_shards_of_an_index_that_was_dropped(tmp_path):
     with pytest.raises(InputError, match="0 to 1"):
         table.repair_shard(2)
     assert_exact(Table.open(str(tmp_path / "t")))
+
+
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize("message", ["new file groups hold", "new log files hold"])
+def test_what_is_lost_or_changed_on_its_way_is_no_new_index(tmp_path, monkeypatch, message, lost):
+    """Digests of old and new differ: of the base files, or of what was written meanwhile."""
+    table = filled(tmp_path / "t")
+    if "log files" in message:
+        begin_reshard(table, 6)
+        write_meanwhile(Table.open(str(tmp_path / "t")), 2)
+    expected, dealt, damaged = data_rows(table), split._dealt, []
+
+    def damage_one(*args):
+        for number, keys, values in dealt(*args):
+            if damaged:
+                yield number, keys, values
+                continue
+            damaged.append(number)
+            if not lost:
+                changed = [values[0].as_py() + b"?", *values.to_pylist()[1:]]
+                yield number, keys, pa.array(changed, values.type)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(split, "_dealt", damage_one)
+        with pytest.raises(CorruptFileError, match=f"{message} .*`keymark table index reshard"):
+            Table.open(str(tmp_path / "t")).reshard_index(6)
+    assert damaged
+    fresh = Table.open(str(tmp_path / "t"))
+    assert shard_count(fresh) == 2
+    assert_exact(fresh, expected)
+    fresh.abort_reshard()
+    assert fresh.reshard_index(6).after == 6
+    assert_exact(Table.open(str(tmp_path / "t")), expected)

@@ -60,7 +60,7 @@ class FileBody:
     groups: FooterGroups
 
     @classmethod
-    def of(cls, file: bytes | pa.Buffer, name: str) -> Self:
+    def of(cls, file: bytes | memoryview | pa.Buffer, name: str) -> Self:
         """That of a file that was just written, or whose footer was checked.
 
         Raises:

@@ -93,46 +93,59 @@ class PagedFile:
         body = FileBody.of(file.data, file.name)
         if not body.groups.movable:
             return None
-        chunks = _scanned(body, file)
+        every = range(len(body.groups.chunks))
+        chunks = _scanned(body, every)
         leaves = [number for number, name in enumerate(names) if name not in apart]
         rows = [_rows_of([members[number] for number in leaves]) for members in chunks]
         if not _are_all(rows, body):
             return None
-        _check(body, checksums)
+        _check(body, checksums, every)
         return cls._by_pages(body, chunks, names, rows)
 
     @classmethod
     def alike(
-        cls, file: BytesReader, checksums: Checksums, leaves: Sequence[str]
+        cls,
+        body: FileBody,
+        checksums: Checksums,
+        leaves: Sequence[str],
+        *,
+        columns: Collection[str],
+        groups: Collection[int],
     ) -> list[tuple[list[str], Self]]:
-        """The flat columns of a file in sets that end their pages at the same rows.
+        """Some flat columns of a file in sets that end their pages at the same rows.
 
         Args:
-            file: the file, whose footer was checked.
+            body: of the file, whose footer was checked.
             checksums: of its column chunks.
             leaves: paths of the leaves of its schema, dotted.
+            columns: the columns wanted.
+            groups: the row groups wanted; of others nothing is looked at, and each has one page.
 
         Returns:
             The columns of each set, and the file by their pages. Columns that are nested, or whose
             pages do not say how many rows they hold, are in no set.
 
         Raises:
-            CorruptFileError: it is damaged.
+            CorruptFileError: a wanted column is damaged in a wanted row group.
         """
-        body = FileBody.of(file.data, file.name)
         if not body.groups.movable:
             return []
-        chunks = _scanned(body, file)
-        _check(body, checksums)
+        wanted = [number for number, leaf in enumerate(leaves) if leaf in columns]
+        width = len(leaves)
+        numbers = [group * width + leaf for group in sorted(groups) for leaf in wanted]
+        _check(body, checksums, numbers)
+        chunks = _scanned(body, numbers)
+        totals = body.groups.of_groups(GROUP_ROWS).tolist()
         sets: dict[tuple[tuple[int, ...], ...], list[str]] = {}
-        for number, leaf in enumerate(leaves):
-            rows = tuple(tuple(_rows_of([members[number]])) for members in chunks)
-            if "." not in leaf and _are_all(rows, body):
-                sets.setdefault(rows, []).append(leaf)
+        for number in wanted:
+            rows = tuple(
+                tuple(_rows_of([members[number]])) if group in groups else (totals[group],)
+                for group, members in enumerate(chunks)
+            )
+            if "." not in leaves[number] and _are_all(rows, body):
+                sets.setdefault(rows, []).append(leaves[number])
         names = [leaf.partition(".")[0] for leaf in leaves]
-        return [
-            (columns, cls._by_pages(body, chunks, names, rows)) for rows, columns in sets.items()
-        ]
+        return [(found, cls._by_pages(body, chunks, names, rows)) for rows, found in sets.items()]
 
     @classmethod
     def _by_pages(
@@ -269,38 +282,35 @@ def chunk_struct(meta: RawFields, *, start: int, dictionary: int, size: int) -> 
     return raw_struct({2: (I64, integer(0)), 3: (STRUCT, raw_struct({**rest, **places}))})
 
 
-def _scanned(body: FileBody, file: BytesReader) -> list[list[Chunk]]:
-    """The column chunks of a file, by row group and column."""
+def _scanned(body: FileBody, numbers: Sequence[int]) -> list[list[Chunk]]:
+    """The column chunks of a file, by row group and column; those not asked for without pages."""
     groups = body.groups
-    ends = groups.starts + groups.of_chunks(COMPRESSED)
-    data = np.frombuffer(file.data, np.uint8)
-    return _chunks(scan_pages(data, groups.starts, ends=ends, name=file.name), groups.shape)
+    chosen = np.array(numbers, np.int64)
+    starts, sizes = groups.starts[chosen], groups.of_chunks(COMPRESSED)[chosen]
+    data = np.frombuffer(body.data, np.uint8)
+    found: list[list[Page]] = [[] for _ in range(len(groups.chunks))]
+    for page in scan_pages(data, starts, ends=starts + sizes, name=body.name):
+        found[numbers[page.chunk]].append(page._replace(chunk=numbers[page.chunk]))
+    chunks = [
+        Chunk(each[0], each[1:]) if each and each[0].kind == DICTIONARY_PAGE else Chunk(None, each)
+        for each in found
+    ]
+    columns = groups.shape[1]
+    return [chunks[start : start + columns] for start in range(0, len(chunks), columns or 1)]
 
 
-def _check(body: FileBody, checksums: Checksums) -> None:
-    """Compare every column chunk with its checksum."""
+def _check(body: FileBody, checksums: Checksums, numbers: Sequence[int]) -> None:
+    """Compare column chunks with their checksums."""
     starts, sizes = body.groups.starts.tolist(), body.groups.of_chunks(COMPRESSED).tolist()
-    for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        checksums.check(number, body.data[start : start + size], body.name, start)
+    for number in numbers:
+        start = starts[number]
+        checksums.check(number, body.data[start : start + sizes[number]], body.name, start)
 
 
 def _are_all(rows: Sequence[Sequence[int]], body: FileBody) -> bool:
     """Whether pages of so many rows hold all rows of each row group, and none is empty."""
     totals = body.groups.of_groups(GROUP_ROWS).tolist()
     return [sum(each) for each in rows] == totals and all(totals)
-
-
-def _chunks(pages: Sequence[Page], shape: tuple[int, int]) -> list[list[Chunk]]:
-    """Pages by row group and column."""
-    count, columns = shape
-    found: list[list[Page]] = [[] for _ in range(count * columns)]
-    for page in pages:
-        found[page.chunk].append(page)
-    chunks = [
-        Chunk(each[0], each[1:]) if each and each[0].kind == DICTIONARY_PAGE else Chunk(None, each)
-        for each in found
-    ]
-    return [chunks[start : start + columns] for start in range(0, len(chunks), columns or 1)]
 
 
 def _rows_of(chunks: Sequence[Chunk]) -> list[int]:

@@ -90,7 +90,7 @@ def split(task: SplitTask) -> SplitDone:
                 digests.append(_read_back(target, base))
     if (after := total(digests)) != before:
         detail = f"new file groups hold {after.count} entries, the old ones {before.count}"
-        raise CorruptFileError(f"{METADATA}/{target.partition}", 0, f"{detail}, or others")
+        raise _differing(target, detail)
     return SplitDone(stats=tuple(stats), digest=before)
 
 
@@ -133,8 +133,15 @@ def deal(task: DealTask) -> tuple[DeltaStat, ...]:
     )
     if (after := total([_changes_of(task.target, stat) for stat in stats])) != before:
         detail = f"new log files hold {after.count} changes, the old ones {before.count}"
-        raise CorruptFileError(f"{METADATA}/{task.target.partition}", 0, f"{detail}, or others")
+        raise _differing(task.target, detail)
     return stats
+
+
+def _differing(target: BuildTarget, detail: str) -> CorruptFileError:
+    """The new file groups differ from the old ones. Another attempt would keep their files."""
+    remedy = "`keymark table index reshard PATH --abort` deletes the new ones"
+    where = f"{METADATA}/{target.partition}"
+    return CorruptFileError(where, 0, f"{detail}, or others; {remedy}")
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from keymark.table.format.parquet.base_file import (
     write_base_file,
 )
 from keymark.table.format.parquet.chosen_rows import chosen_rows
+from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.storage.storage import BytesReader
 
 ROWS, PAGE = 600, 50
@@ -59,7 +60,7 @@ def file_of(**options):
 def taken(file, places):
     footer = read_footer(file)
     numbers = np.asarray(places, np.int64)
-    return chosen_rows(file, footer.metadata, footer.checksums, numbers)
+    return chosen_rows(file, footer.metadata, numbers)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
@@ -80,7 +81,10 @@ def test_columns_may_end_their_pages_at_different_rows(monkeypatch):
     footer = read_footer(file)
     group = footer.metadata.row_group(0)
     leaves = [group.column(number).path_in_schema for number in range(group.num_columns)]
-    sets = paged_file.PagedFile.alike(file, footer.checksums, leaves)
+    body = FileBody.of(file.data, file.name)
+    sets = paged_file.PagedFile.alike(
+        body, footer.checksums, leaves, columns=leaves, groups=range(footer.metadata.num_row_groups)
+    )
     assert len(sets) > 2
     assert not {"tags", "place"} & {name for columns, _ in sets for name in columns}
     whole = read_base_file(file)
@@ -105,6 +109,29 @@ def test_pages_without_a_row_are_not_inflated(monkeypatch):
     taken(file, [PAGE])
     # Dictionaries and nested columns are read whole.
     assert 0 < sum(sizes) < whole / 2
+
+
+def test_of_the_columns_asked_only_those_are_looked_at():
+    """Damage elsewhere is found by whoever reads that; a column that is not there stays away."""
+    file = file_of(page_rows=PAGE, block_size=20_000)
+    footer = read_footer(file)
+    data = bytearray(file.data)
+    last = footer.metadata.num_row_groups - 1
+    assert last > 0
+    for group, name in ((0, "text"), (last, "number")):
+        chunks = footer.metadata.row_group(group)
+        numbers = range(chunks.num_columns)
+        (chunk,) = [chunks.column(n) for n in numbers if chunks.column(n).path_in_schema == name]
+        data[chunk.data_page_offset] ^= 1
+    damaged = BytesReader(name=file.name, data=bytes(data))
+    asked = ["place", "number", "absent"]
+    whole = read_base_file(file).select(["place", "number"])
+    # A nested column is read whole, of all row groups.
+    found = chosen_rows(damaged, footer.metadata, np.array([3, 60]), asked)
+    assert found.select(whole.column_names).equals(whole.take([3, 60]))
+    for places, names in (([3], ["text"]), ([ROWS - 1], ["number"])):
+        with pytest.raises(CorruptFileError, match="checksum of column chunk"):
+            chosen_rows(damaged, footer.metadata, np.array(places), names)
 
 
 @pytest.mark.parametrize("column", ["_hoodie_record_key", "number", "tags"])
