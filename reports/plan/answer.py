@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, laid_out
+from keymark.reports.plan.formulas import POINT_QUERIES
 from keymark.reports.plan.inputs import Inputs
 from keymark.reports.plan.predict import (
+    ADDED,
+    PARTS,
     Estimate,
     Prediction,
     beyond,
@@ -26,6 +30,13 @@ _SITUATION = (
     *("rows", "batch", "cores", "partitions", "files", "shards"),
     *("new_share", "key_bytes", "row_bytes", "ordered"),
 )
+_COPY_ON_WRITE = ("write_s", *(f"{kind}_s" for kind in POINT_QUERIES), *REQUEST_COUNTS)
+"""Metrics that are not true of a merge-on-read table."""
+COPY_ON_WRITE_ONLY = (
+    "left out: the rest of a write, its requests, and reading one record; the table is "
+    "merge-on-read, and these formulas are of copy-on-write, which rewrites every file that changes"
+)
+"""Why, in a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,7 @@ class PlanRequest:
         executors: that the cores belong to.
         keys_stay: a key never changes its partition, so that partition-local indexes will do.
         indexes: to choose from instead of all that suit.
+        merge_on_read: what the table is; only what an index adds to a write is predicted of it.
         bill: what a month is reckoned with.
     """
 
@@ -44,6 +56,7 @@ class PlanRequest:
     executors: int = 1
     keys_stay: bool = False
     indexes: tuple[str, ...] = ()
+    merge_on_read: bool = False
     bill: Bill | None = None
 
 
@@ -56,7 +69,7 @@ class Plan:
         calibration: the constants.
         choice: what is recommended.
         candidates: the indexes that were compared.
-        predictions: of all calibrated indexes.
+        predictions: of all calibrated indexes; those that are true of the table.
         shards: the file groups of an index in shards, whichever index is recommended; None
             where none was calibrated.
         crossovers: along rows and batch.
@@ -75,8 +88,10 @@ class Plan:
     regrets: Regrets | None = None
 
     @property
-    def index_share(self) -> float:
-        """The share of a write that the cheapest index adds to it."""
+    def index_share(self) -> float | None:
+        """The share of a write that the cheapest index adds to it; None where no write is told."""
+        if self.wish.merge_on_read:
+            return None
         best = self.choice.order[0]
         added, whole = (self.of(metric)[best].estimate.value for metric in ("added_s", "write_s"))
         return added / whole if whole else 0.0
@@ -100,6 +115,8 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
     candidates = _candidates(calibration, wish)
     at, shards = laid_out(calibration, wish.at)
     found = predictions(calibration, at)
+    if wish.merge_on_read:
+        found = [each for each in found if each.metric not in _COPY_ON_WRITE]
     over = None
     if inputs is not None:
         over = regrets(calibration, inputs.spans, inputs.workload, candidates)
@@ -195,6 +212,15 @@ def _cost(made: Plan, bill: Bill) -> dict[str, Any]:
     }
 
 
+def _left_out() -> dict[str, Any]:
+    """What is not predicted of a merge-on-read table."""
+    return {
+        "parts": [part for part in PARTS if part not in ADDED],
+        "metrics": list(_COPY_ON_WRITE),
+        "why": COPY_ON_WRITE_ONLY,
+    }
+
+
 def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
     """The answer as `plan --json` prints it; `also` is that of another engine beside it."""
     at = made.wish.at
@@ -207,6 +233,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
         "untold": [asdict(each) for each in made.choice.untold],
         "candidates": list(made.candidates),
         "index_share": made.index_share,
+        **({"left_out": _left_out()} if made.wish.merge_on_read else {}),
         "shards": made.shards and asdict(made.shards),
         **({"over_ranges": asdict(made.regrets)} if made.regrets else {}),
         "predictions": [
