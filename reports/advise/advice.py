@@ -20,6 +20,7 @@ from keymark.reports.advise.situation import Asked, Situation, situation
 from keymark.reports.plan import answer
 from keymark.reports.plan.answer import Plan, PlanRequest
 from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.latency import store_of
 from keymark.reports.plan.predict import ADDED, PARTS, Estimate, quantity
 from keymark.reports.plan.render import worded
 from keymark.table.survey.model import TableSurvey
@@ -92,6 +93,7 @@ def advise(
             executors=asked.executors,
             keys_stay=found.keys_stay,
             merge_on_read=survey.merge_on_read,
+            store=store_of(survey.path),
         )
         plan = answer.plan(calibration, wish)
     better = plan and _better_index(plan, found)
@@ -112,11 +114,13 @@ def advise(
 def _better_index(plan: Plan, found: Situation) -> Finding | None:
     """Another index, where it is sure to save a good part of each write.
 
-    What part of a write it is cannot be told of a merge-on-read table.
+    What part of a write it is cannot be told where a part of writes is not known.
     """
     used, best = found.index, plan.choice.recommended
+    if used is None or best in (None, used.name) or not plan.knows_writes:
+        return None
     added, whole = plan.of("added_s"), plan.of("write_s")
-    if used is None or best is None or used.name not in whole or best == used.name:
+    if used.name not in added:
         return None
     mine, other = added[used.name].estimate, added[best].estimate
     saved = mine.value - other.value

@@ -63,7 +63,8 @@ def _parts(made: Advice) -> list[str]:
     whole = sum(each.value for each in made.parts.values()) or 1.0
     shares = {part: f"{said.value / whole:4.0%}" for part, said in made.parts.items()}
     told = [f"  {shares[part]}  {_PART_WORDS[part]}: {text}" for part, text in took.items()]
-    return ["where the time of a write goes, by the plan", *told]
+    less = ", without its store's latency" if made.plan and made.plan.unknown_latency else ""
+    return [f"where the time of a write goes, by the plan{less}", *told]
 
 
 def _headline(made: Advice) -> str:

@@ -13,6 +13,7 @@ from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, laid_out
 from keymark.reports.plan.formulas import POINT_QUERIES
 from keymark.reports.plan.inputs import Inputs
+from keymark.reports.plan.latency import UnknownLatency, unknown_latency, without_latency
 from keymark.reports.plan.predict import (
     ADDED,
     PARTS,
@@ -49,6 +50,7 @@ class PlanRequest:
         keys_stay: a key never changes its partition, so that partition-local indexes will do.
         indexes: to choose from instead of all that suit.
         merge_on_read: what the table is; only what an index adds to a write is predicted of it.
+        store: scheme of the store where the table is; empty: it is on a disk.
         bill: what a month is reckoned with.
     """
 
@@ -57,6 +59,7 @@ class PlanRequest:
     keys_stay: bool = False
     indexes: tuple[str, ...] = ()
     merge_on_read: bool = False
+    store: str = ""
     bill: Bill | None = None
 
 
@@ -72,7 +75,7 @@ class Plan:
         predictions: of all calibrated indexes; those that are true of the table.
         shards: the file groups of an index in shards, whichever index is recommended; None
             where none was calibrated.
-        crossovers: along rows and batch.
+        crossovers: along rows and batch; none where they hang on a store's latency.
         outside: how many times the workload is beyond what was calibrated, by what.
         regrets: over the inputs that are ranges; None where all are numbers.
     """
@@ -88,9 +91,19 @@ class Plan:
     regrets: Regrets | None = None
 
     @property
+    def unknown_latency(self) -> UnknownLatency | None:
+        """What is missing from the predictions of a table on a store; None where nothing is."""
+        return unknown_latency(self.calibration, self.wish.store)
+
+    @property
+    def knows_writes(self) -> bool:
+        """Whether all of a write is predicted, so that shares of it can be told."""
+        return not self.wish.merge_on_read and self.unknown_latency is None
+
+    @property
     def index_share(self) -> float | None:
         """The share of a write that the cheapest index adds to it; None where no write is told."""
-        if self.wish.merge_on_read:
+        if not self.knows_writes:
             return None
         best = self.choice.order[0]
         added, whole = (self.of(metric)[best].estimate.value for metric in ("added_s", "write_s"))
@@ -122,14 +135,20 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
         over = regrets(calibration, inputs.spans, inputs.workload, candidates)
     if wish.bill is not None:
         found += _money(found, wish.bill.prices, wish.executors)
+    choice = least_regretted(choose(calibration, at, candidates), over, calibration.model, at)
+    missing = unknown_latency(calibration, wish.store)
+    if missing is not None:
+        ends = [wish.at] if inputs is None else inputs.ends()
+        choice = without_latency(choice, calibration, missing, ends)
+        over = over if choice.recommended else None
     return Plan(
         wish=replace(wish, at=at),
         calibration=calibration,
-        choice=least_regretted(choose(calibration, at, candidates), over, calibration.model, at),
+        choice=choice,
         candidates=candidates,
         predictions=tuple(found),
         shards=shards,
-        crossovers=tuple(crossovers(calibration, at, candidates)),
+        crossovers=() if missing else tuple(crossovers(calibration, at, candidates)),
         outside=beyond(calibration.ranges, at),
         regrets=over,
     )
@@ -252,9 +271,11 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
             "executors": made.wish.executors,
             **{name: getattr(at, name) for name in _SITUATION},
         },
+        **({"unknown_latency": asdict(missing)} if (missing := made.unknown_latency) else {}),
         "calibration": {
             "name": made.calibration.name,
             "machine": made.calibration.where,
+            "tables": made.calibration.tables or None,
             "runs": list(made.calibration.runs),
             "extrapolated": made.outside,
             "widened_by": widened_by(made.calibration, at) or None,

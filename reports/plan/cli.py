@@ -42,6 +42,7 @@ def plan(
     new_share: flags.NewShare = flags.HALF,
     ordered: flags.Ordered = False,
     keys_stay: flags.KeysStay = False,
+    store: flags.Store = "",
     index: flags.Index = None,
     local_bytes: flags.LocalBytes = LOCAL_BYTES,
     broadcast_bytes: flags.BroadcastBytes = 10 << 20,
@@ -90,6 +91,7 @@ def plan(
         at=inputs.workload(inputs.middle),
         executors=round(executors.middle),
         keys_stay=keys_stay,
+        store=store,
         indexes=tuple(index or ()),
         bill=_bill(prices, machine, writes_per_day),
     )

@@ -9,9 +9,10 @@ from types import MappingProxyType
 from keymark.harness.engines import NATIVE, hudi_name
 from keymark.harness.store.units import REQUEST_COUNTS, Unit
 from keymark.reports.plan.answer import COPY_ON_WRITE_ONLY, Plan, counted, quotes, unpriced
-from keymark.reports.plan.calibration import Calibration, calibrating
+from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
+from keymark.reports.plan.latency import measuring
 from keymark.reports.plan.predict import PARTS, Estimate
 from keymark.reports.plan.price_list import REQUEST_KINDS, Machine
 from keymark.reports.plan.regret import Regrets
@@ -153,7 +154,7 @@ def costs(made: Plan) -> list[str]:
     if not any(counted(made, kind) for kind in REQUEST_KINDS):
         said.append(
             "requests are not in the cost: this calibration has none; one of tables on a store has "
-            f"({calibrating(made.calibration.engine)} --tables s3://bucket/folder)"
+            f"({measuring(made.calibration.engine)})"
         )
     elif kinds := unpriced(made):
         said.append(f"{', '.join(kinds)} requests are not in the cost: no price of them is given")
@@ -205,7 +206,7 @@ def tied(choice: Choice) -> str:
 
 def remarks(made: Plan) -> list[str]:
     """How little of a write the index is, if so; its shards; what the calibration cannot tell."""
-    said = []
+    said = [missing.line] if (missing := made.unknown_latency) else []
     index_share = made.index_share
     if index_share is not None and index_share <= _LITTLE:
         share = f"{index_share:.0%}".replace("0%", "less than 1%")

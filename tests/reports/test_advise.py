@@ -203,6 +203,25 @@ def test_a_log_of_a_merge_on_read_table_is_split_and_not_compared(known):
     assert "   86%  finding the records: 6.00 s" in "\n".join(lines(made))
 
 
+def test_what_hangs_on_the_latency_of_a_store_is_not_advised(known):
+    """The constants are those of tables on a local disk."""
+    on_disk = advice(healthy(**SCANS), known, index="global_simple")
+    assert [each.kind for each in on_disk.findings] == ["other_index"]
+    assert "unknown_latency" not in document(on_disk)["plan"]
+    survey = healthy(path="s3://lake/trips", **SCANS)
+    made = advice(survey, known, index="global_simple")
+    assert made.findings == ()
+    assert made.plan.crossovers == ()
+    told = document(made)["plan"]
+    assert told["unknown_latency"]["run"] == "keymark run calibrate --tables s3://bucket/folder"
+    text = [*lines(made), *plan_text.lines(made.plan)]
+    assert sum("the latency of a store is not in these predictions" in line for line in text) == 1
+    assert "where the time of a write goes, by the plan, without its store's latency" in text
+    there = advice(survey, replace(known, tables="s3"), index="global_simple")
+    assert [each.kind for each in there.findings] == ["other_index"]
+    assert "unknown_latency" not in document(there)["plan"]
+
+
 def test_the_first_line_is_the_finding(known):
     assert lines(advice(healthy(), known))[0].startswith("trips: nothing to change")
     text = lines(advice(FAULTS["few shards"][0], known))
