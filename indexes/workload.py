@@ -41,8 +41,8 @@ class Workload:
         broadcast_bytes: Spark's `spark.sql.autoBroadcastJoinThreshold`; below it nothing is
             shuffled. -1: everything is.
         block_bytes: `hoodie.hfile.block.size`.
-        changed_files: base files that a batch rewrites, where that is known; None: keys fall on
-            all files alike.
+        changed_files: base files that a batch rewrites, or of a merge-on-read table file groups
+            that it writes to, where that is known; None: keys fall on all files alike.
     """
 
     rows: float

@@ -70,9 +70,10 @@ class DatasetRecord(Recorded):
 
 
 class TableRecord(Recorded):
-    """What the tables started from."""
+    """What the tables started from, and the URL of their store; None: they were on a disk."""
 
     source: Text | None = None
+    location: Text | None = None
     mappings: bool = False
 
 

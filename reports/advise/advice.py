@@ -20,7 +20,8 @@ from keymark.reports.advise.situation import Asked, Situation, situation
 from keymark.reports.plan import answer
 from keymark.reports.plan.answer import Plan, PlanRequest
 from keymark.reports.plan.calibration import Calibration
-from keymark.reports.plan.predict import PARTS, Estimate, quantity
+from keymark.reports.plan.latency import store_of
+from keymark.reports.plan.predict import ADDED, PARTS, Estimate, quantity
 from keymark.reports.plan.render import worded
 from keymark.table.survey.model import TableSurvey
 
@@ -58,12 +59,13 @@ class Advice:
         survey: the table.
         situation: it in the planner's words.
         plan: what each index would cost; None where no batch is known.
-        parts: seconds of each part of a write with the index in use, by the plan.
+        parts: seconds of each part of a write with the index in use, by the plan; of a
+            merge-on-read table only of those that the index adds.
         unpredicted: why there are no parts of that index; empty where there are, or no plan.
         findings: what is urgent first.
         outlook: what changes as the table grows, a line each.
         log: the split of the user's own event log; None where none was given.
-        check: the plan beside it, part by part; none without both.
+        check: the plan beside it, part by part; none without all parts.
     """
 
     survey: TableSurvey
@@ -88,7 +90,13 @@ def advise(
     found = situation(survey, asked)
     plan = None
     if found.at is not None:
-        wish = PlanRequest(at=found.at, executors=asked.executors, keys_stay=found.keys_stay)
+        wish = PlanRequest(
+            at=found.at,
+            executors=asked.executors,
+            keys_stay=found.keys_stay,
+            merge_on_read=survey.merge_on_read,
+            store=store_of(survey.path),
+        )
         plan = answer.plan(calibration, wish)
     better = plan and _better_index(plan, found)
     said = (*((better,) if better else ()), *findings(survey, found))
@@ -107,10 +115,15 @@ def advise(
 
 
 def _better_index(plan: Plan, found: Situation) -> Finding | None:
-    """Another index, where it is sure to save a good part of each write."""
+    """Another index, where it is sure to save a good part of each write.
+
+    What part of a write it is cannot be told where a part of writes is not known.
+    """
     used, best = found.index, plan.choice.recommended
+    if used is None or best in (None, used.name) or not plan.knows_writes:
+        return None
     added, whole = plan.of("added_s"), plan.of("write_s")
-    if used is None or best is None or used.name not in added or best in (used.name, None):
+    if used.name not in added:
         return None
     mine, other = added[used.name].estimate, added[best].estimate
     saved = mine.value - other.value
@@ -134,7 +147,8 @@ def _parts(plan: Plan | None, found: Situation) -> dict[str, Estimate]:
     if plan is None or found.index is None or found.index.name not in plan.of("tag_s"):
         return {}
     name, at = found.index.name, plan.wish.at
-    return {part: quantity(plan.calibration, part, name, at) for part in PARTS}
+    parts = ADDED if plan.wish.merge_on_read else PARTS
+    return {part: quantity(plan.calibration, part, name, at) for part in parts}
 
 
 def _unpredicted(plan: Plan | None, found: Situation) -> str:
@@ -144,8 +158,8 @@ def _unpredicted(plan: Plan | None, found: Situation) -> str:
 
 
 def _check(log: LogSplit | None, parts: Mapping[str, Estimate]) -> tuple[PartCheck, ...]:
-    """Each part of the plan beside what an event log has of it."""
-    if log is None or not parts:
+    """Each part of the plan beside what an event log has of it: shares need all parts."""
+    if log is None or parts.keys() != set(PARTS):
         return ()
     seconds = {part: log.seconds.get(part, 0.0) for part in parts}
     seconds[_REST] = log.whole - sum(seconds.values())

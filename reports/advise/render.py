@@ -42,13 +42,7 @@ def lines(made: Advice) -> list[str]:
         for each in found:
             said += _finding(each)
     if made.parts:
-        said += ["", "where the time of a write goes, by the plan"]
-        whole = sum(each.value for each in made.parts.values()) or 1.0
-        said += [
-            f"  {part.value / whole:4.0%}  {_PART_WORDS[name]}: "
-            f"{plan_text.worded(part, Unit.SECONDS.value)}"
-            for name, part in made.parts.items()
-        ]
+        said += ["", *_parts(made)]
     if made.unpredicted and made.situation.index is not None:
         said += ["", f"{made.situation.index.name} is not predicted: {made.unpredicted}"]
     if made.log is not None:
@@ -60,6 +54,19 @@ def lines(made: Advice) -> list[str]:
         said += ["", "not read"]
         said += [f"  {clean(line)}" for line in made.survey.problems]
     return said
+
+
+def _parts(made: Advice) -> list[str]:
+    """The parts of a write that are predicted; shares only where these are all of it."""
+    took = {part: plan_text.worded(said, Unit.SECONDS.value) for part, said in made.parts.items()}
+    if made.survey.merge_on_read:
+        told = [f"  {_PART_WORDS[part]}: {text}" for part, text in took.items()]
+        return ["what the index adds to a write, by the plan", *told]
+    whole = sum(each.value for each in made.parts.values()) or 1.0
+    shares = {part: f"{said.value / whole:4.0%}" for part, said in made.parts.items()}
+    told = [f"  {shares[part]}  {_PART_WORDS[part]}: {text}" for part, text in took.items()]
+    less = ", without its store's latency" if made.plan and made.plan.unknown_latency else ""
+    return [f"where the time of a write goes, by the plan{less}", *told]
 
 
 def _headline(made: Advice) -> str:

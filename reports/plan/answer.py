@@ -7,12 +7,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from keymark.harness.engines import engine_indexes
+from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, laid_out
+from keymark.reports.plan.formulas import POINT_QUERIES
 from keymark.reports.plan.inputs import Inputs
+from keymark.reports.plan.latency import UnknownLatency, unknown_latency, without_latency
 from keymark.reports.plan.predict import (
+    ADDED,
+    PARTS,
     Estimate,
     Prediction,
     beyond,
@@ -27,6 +32,13 @@ _SITUATION = (
     *("rows", "batch", "cores", "partitions", "files", "shards"),
     *("new_share", "key_bytes", "row_bytes", "ordered"),
 )
+_COPY_ON_WRITE = ("write_s", *(f"{kind}_s" for kind in POINT_QUERIES), *REQUEST_COUNTS)
+"""Metrics that are not true of a merge-on-read table."""
+COPY_ON_WRITE_ONLY = (
+    "left out: the rest of a write, its requests, and reading one record; the table is "
+    "merge-on-read, and these formulas are of copy-on-write, which rewrites every file that changes"
+)
+"""Why, in a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +50,8 @@ class PlanRequest:
         executors: that the cores belong to.
         keys_stay: a key never changes its partition, so that partition-local indexes will do.
         indexes: to choose from instead of all that suit.
+        merge_on_read: what the table is; only what an index adds to a write is predicted of it.
+        store: scheme of the store where the table is; empty: it is on a disk.
         bill: what a month is reckoned with.
     """
 
@@ -45,6 +59,8 @@ class PlanRequest:
     executors: int = 1
     keys_stay: bool = False
     indexes: tuple[str, ...] = ()
+    merge_on_read: bool = False
+    store: str = ""
     bill: Bill | None = None
 
 
@@ -57,10 +73,10 @@ class Plan:
         calibration: the constants.
         choice: what is recommended.
         candidates: the indexes that were compared.
-        predictions: of all calibrated indexes.
+        predictions: of all calibrated indexes; those that are true of the table.
         shards: the file groups of an index in shards, whichever index is recommended; None
             where none was calibrated.
-        crossovers: along rows and batch.
+        crossovers: along rows and batch; none where they hang on a store's latency.
         outside: how many times the workload is beyond what was calibrated, by what.
         regrets: over the inputs that are ranges; None where all are numbers.
     """
@@ -76,8 +92,20 @@ class Plan:
     regrets: Regrets | None = None
 
     @property
-    def index_share(self) -> float:
-        """The share of a write that the cheapest index adds to it."""
+    def unknown_latency(self) -> UnknownLatency | None:
+        """What is missing from the predictions of a table on a store; None where nothing is."""
+        return unknown_latency(self.calibration, self.wish.store)
+
+    @property
+    def knows_writes(self) -> bool:
+        """Whether all of a write is predicted, so that shares of it can be told."""
+        return not self.wish.merge_on_read and self.unknown_latency is None
+
+    @property
+    def index_share(self) -> float | None:
+        """The share of a write that the cheapest index adds to it; None where no write is told."""
+        if not self.knows_writes:
+            return None
         best = self.choice.order[0]
         added, whole = (self.of(metric)[best].estimate.value for metric in ("added_s", "write_s"))
         return added / whole if whole else 0.0
@@ -101,19 +129,27 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
     candidates = _candidates(calibration, wish)
     at, shards = laid_out(calibration, wish.at)
     found = predictions(calibration, at)
+    if wish.merge_on_read:
+        found = [each for each in found if each.metric not in _COPY_ON_WRITE]
     over = None
     if inputs is not None:
         over = regrets(calibration, inputs.spans, inputs.workload, candidates)
     if wish.bill is not None:
         found += _money(found, wish.bill.prices, wish.executors)
+    choice = least_regretted(choose(calibration, at, candidates), over, calibration.model, at)
+    missing = unknown_latency(calibration, wish.store)
+    if missing is not None:
+        ends = [wish.at] if inputs is None else inputs.ends()
+        choice = without_latency(choice, calibration, missing, ends)
+        over = over if choice.recommended else None
     return Plan(
         wish=replace(wish, at=at),
         calibration=calibration,
-        choice=least_regretted(choose(calibration, at, candidates), over, calibration.model, at),
+        choice=choice,
         candidates=candidates,
         predictions=tuple(found),
         shards=shards,
-        crossovers=tuple(crossovers(calibration, at, candidates)),
+        crossovers=() if missing else tuple(crossovers(calibration, at, candidates)),
         outside=beyond(calibration.ranges, at),
         regrets=over,
     )
@@ -232,6 +268,15 @@ def _cost(made: Plan, bill: Bill) -> dict[str, Any]:
     }
 
 
+def _left_out() -> dict[str, Any]:
+    """What is not predicted of a merge-on-read table."""
+    return {
+        "parts": [part for part in PARTS if part not in ADDED],
+        "metrics": list(_COPY_ON_WRITE),
+        "why": COPY_ON_WRITE_ONLY,
+    }
+
+
 def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
     """The answer as `plan --json` prints it; `also` is that of another engine beside it."""
     at = made.wish.at
@@ -245,6 +290,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
         "candidates": list(made.candidates),
         "not_predicted": unpredicted(made),
         "index_share": made.index_share,
+        **({"left_out": _left_out()} if made.wish.merge_on_read else {}),
         "shards": made.shards and asdict(made.shards),
         **({"over_ranges": asdict(made.regrets)} if made.regrets else {}),
         "predictions": [
@@ -263,9 +309,11 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
             "executors": made.wish.executors,
             **{name: getattr(at, name) for name in _SITUATION},
         },
+        **({"unknown_latency": asdict(missing)} if (missing := made.unknown_latency) else {}),
         "calibration": {
             "name": made.calibration.name,
             "machine": made.calibration.where,
+            "tables": made.calibration.tables or None,
             "runs": list(made.calibration.runs),
             "extrapolated": made.outside,
             "widened_by": widened_by(made.calibration, at) or None,

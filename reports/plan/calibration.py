@@ -26,9 +26,21 @@ from keymark.reports.render.text import clean
 
 SCHEMA_VERSION = 2
 RANGED = ("rows", "batch", "files", "shards", "cores")
-_HEAD = ("engine", "runs", "machine", "cores", "row_bytes", "key_bytes", "ranges", "scored_rows")
+_HEAD = (
+    "engine",
+    "runs",
+    "machine",
+    "cores",
+    "tables",
+    "row_bytes",
+    "key_bytes",
+    "ranges",
+    "scored_rows",
+)
 _ANY = Workload(rows=1e6, batch=1e3)
 """Some workload: the names of amounts do not depend on it."""
+DISK = "disk"
+"""Where tables lie that are on no store."""
 FOLDER = Path(__file__).parents[2] / "harness" / "calibration"
 DEFAULT = FOLDER / "default.json"
 """Of Keymark's own engine. Those of Hudi's releases lie beside it, by the names of the engines."""
@@ -93,6 +105,8 @@ class Calibration:
         runs: ids of the runs that it was fitted to.
         machine: of the first of them, as run.json describes it.
         cores: that they used.
+        tables: where their tables lay: `DISK`, or the scheme of a store's URL; empty: an earlier
+            version did not note it.
         row_bytes: of their rows in base files, filters aside.
         key_bytes: of their keys.
         ranges: smallest and largest `rows`, `batch`, `files`, `shards`, `cores` of the cells.
@@ -106,6 +120,7 @@ class Calibration:
     runs: tuple[str, ...]
     machine: Mapping[str, Any]
     cores: int
+    tables: str = ""
     row_bytes: float
     key_bytes: float
     ranges: Mapping[str, tuple[float, float]]
@@ -151,12 +166,19 @@ class Calibration:
         return set(self.model.amounts("tag", index, _ANY, mode))
 
     @property
+    def on_store(self) -> bool:
+        """Whether a store's latency is in its constants."""
+        return self.tables not in ("", DISK)
+
+    @property
     def where(self) -> str:
-        """The machine in words."""
+        """The machine in words, and where the tables lay."""
         made = clean(self.machine.get("processor") or "unknown processor", 60)
         memory = self.machine.get("memory_bytes")
         held = f", {memory / 2**30:.0f} GiB" if isinstance(memory, int) else ""
-        return f"{self.cores} cores of {made}{held}"
+        place = "a local disk" if self.tables == DISK else clean(self.tables, 10)
+        lay = f", tables on {place}" if place else ""
+        return f"{self.cores} cores of {made}{held}{lay}"
 
     def to_json(self) -> str:
         """The document, one line for each equation."""

@@ -42,6 +42,7 @@ def plan(
     new_share: flags.NewShare = flags.HALF,
     ordered: flags.Ordered = False,
     keys_stay: flags.KeysStay = False,
+    store: flags.Store = "",
     index: flags.Index = None,
     local_bytes: flags.LocalBytes = LOCAL_BYTES,
     broadcast_bytes: flags.BroadcastBytes = 10 << 20,
@@ -61,12 +62,10 @@ def plan(
     """Predict what each index costs for a table, and recommend one; or score predictions."""
     known = _calibration(engine, calibration_ or [], fit_rows)
     task = _Task(predict, score or (), predictions, constants=constants, as_json=as_json)
-    if task.do(known, save):
+    if task.do(known, save) or (save is not None and None in (records, batch)):
         return
     if records is None or batch is None:
-        if save is None:
-            raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
-        return
+        raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
     said = {
         "records": records,
         "batch": batch,
@@ -90,6 +89,7 @@ def plan(
         at=inputs.workload(inputs.middle),
         executors=round(executors.middle),
         keys_stay=keys_stay,
+        store=store,
         indexes=tuple(index or ()),
         bill=_bill(prices, machine, writes_per_day),
     )

@@ -26,6 +26,7 @@ from keymark.harness.engines import NATIVE
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run
 from keymark.reports.plan.calibration import (
+    DISK,
     RANGED,
     Calibration,
     FittedEquation,
@@ -60,9 +61,11 @@ def calibrate(
         most_rows: of a table; cells of larger ones are left for a score.
 
     Raises:
-        ReportError: they have too few cells that the model is about.
+        ReportError: they have too few cells that the model is about, or their tables lay on
+            different stores, or on a disk and a store.
     """
     model = cost_model(engine)
+    tables = _tables(runs)
     every = [each for run in runs for each in observations(run, engine)]
     found = [each for each in every if each.at.rows <= most_rows]
     equations: dict[str, FittedEquation] = {}
@@ -88,11 +91,23 @@ def calibrate(
         runs=tuple(run.run_id for run in runs),
         machine=runs[0].record.machine.document,
         cores=int(ranges["cores"][1]),
+        tables=tables,
         row_bytes=round(float(np.median([p.row_bytes for p in places])), 1),
         key_bytes=places[0].key_bytes,
         ranges=ranges,
         equations={name: equations[name] for name in model.equation_names() if name in equations},
     )
+
+
+def _tables(runs: Sequence[Run]) -> str:
+    """Where the tables of all runs lay: their constants have the latency of that place."""
+    lay = [(run.record.scenario.table.location or DISK).partition("://")[0] for run in runs]
+    if len(set(lay)) > 1:
+        told = (f"{run.name} on {clean(place, 10)}" for run, place in zip(runs, lay, strict=True))
+        raise ReportError(
+            f"runs with tables in different places are not fitted together: {', '.join(told)}"
+        )
+    return lay[0]
 
 
 def only_engine(runs: Sequence[Run]) -> str:

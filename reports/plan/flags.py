@@ -10,6 +10,7 @@ import typer
 
 from keymark import counts
 from keymark.reports.plan import price_list
+from keymark.reports.plan.latency import STORES
 from keymark.reports.plan.spans import Span, read_span
 
 ONE, TEN, HALF = Span.of(1), Span.of(10), Span.of(0.5)
@@ -45,6 +46,14 @@ def size(text: str | Span) -> Span:
 def share(text: str | Span) -> Span:
     """A share, or a range of shares."""
     return read_span(text, _share, "share between 0 and 1")
+
+
+def store(text: str) -> str:
+    """The scheme of a store, or of the URL of a folder on one."""
+    scheme = text.partition("://")[0].lower()
+    if text and scheme not in STORES:
+        raise typer.BadParameter(f"{text!r} is none of the stores {', '.join(STORES)}")
+    return scheme
 
 
 def _whole(text: str) -> float | None:
@@ -119,6 +128,12 @@ Ordered = Annotated[bool, typer.Option(help="keys grow with time")]
 KeysStay = Annotated[
     bool,
     typer.Option(help="a key never changes its partition: simple, bloom, bucket count too"),
+]
+Store = Annotated[
+    str,
+    typer.Option(
+        parser=store, metavar="NAME", help="the table is on a store: s3, gs, az, hdfs, ..."
+    ),
 ]
 Index = Annotated[list[str] | None, typer.Option(help="index to choose from; repeatable")]
 LocalBytes = Annotated[float, typer.Option(min=0, help="the table's option keymark.local.bytes")]

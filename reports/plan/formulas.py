@@ -246,8 +246,12 @@ def _requested(cost: IndexCost, at: Workload) -> dict[str, float]:
     """What the requests of a write grow with: files that it writes, and what tagging reads."""
     tag = cost.equations.get("tag")
     read = tag.formula(replace(at, cores=1), TASKS) if tag else {}
-    asked = sum(value for name, value in read.items() if name.startswith(_ASKED))
-    return {"once": 1.0, "written": rewritten(at), "asked": asked}
+    return {"once": 1.0, "written": rewritten(at), "asked": asked(read)}
+
+
+def asked(tag: Mapping[str, float]) -> float:
+    """The files, footers and file groups among the amounts of tagging."""
+    return sum(value for name, value in tag.items() if name.startswith(_ASKED))
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from keymark.indexes.workload import Workload, files_for
 from keymark.reports.plan.spans import Span
@@ -33,6 +34,13 @@ class Inputs:
     def middle(self) -> dict[str, float]:
         """The middle of each input."""
         return {name: span.middle for name, span in self.spans.items()}
+
+    def ends(self) -> list[Workload]:
+        """The workloads of the lowest and highest values of all inputs, in every combination."""
+        pairs = (sorted({span.low, span.high}) for span in self.spans.values())
+        return [
+            self.workload(dict(zip(self.spans, values, strict=True))) for values in product(*pairs)
+        ]
 
     def workload(self, values: Mapping[str, float]) -> Workload:
         """The workload of one value for each input."""

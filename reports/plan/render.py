@@ -8,10 +8,19 @@ from types import MappingProxyType
 
 from keymark.harness.engines import NATIVE, hudi_name, table_version
 from keymark.harness.store.units import REQUEST_COUNTS, Unit
-from keymark.reports.plan.answer import Plan, counted, measuring, quotes, unpredicted, unpriced
-from keymark.reports.plan.calibration import Calibration, calibrating
+from keymark.reports.plan.answer import (
+    COPY_ON_WRITE_ONLY,
+    Plan,
+    counted,
+    measuring,
+    quotes,
+    unpredicted,
+    unpriced,
+)
+from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
+from keymark.reports.plan.latency import measuring_on_store
 from keymark.reports.plan.predict import PARTS, Estimate
 from keymark.reports.plan.price_list import REQUEST_KINDS, Machine
 from keymark.reports.plan.regret import Regrets
@@ -99,13 +108,15 @@ def lines(made: Plan) -> list[str]:
         f"{at.partitions:,} partitions; batches of {at.batch:,.0f} keys, {at.new_share:.0%} new; "
         f"{made.wish.executors} executors, {at.cores} cores"
     )
+    if made.wish.merge_on_read:
+        said.append(COPY_ON_WRITE_ONLY)
     said.append(f"fitted on {made.calibration.where} (calibration {made.calibration.name})")
     if made.outside:
         far = [f"{name} {factor:,.1f} times" for name, factor in made.outside.items()]
         said.append(f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}")
         said.append(widening(made.calibration))
     said += costs(made)
-    apart = [index for index in made.of("write_s") if index not in made.candidates]
+    apart = [index for index in made.of("added_s") if index not in made.candidates]
     if apart:
         named = bool(made.wish.indexes)
         why = "not asked for" if named else "keys may change their partition (else: --keys-stay)"
@@ -151,7 +162,7 @@ def costs(made: Plan) -> list[str]:
     if not any(counted(made, kind) for kind in REQUEST_KINDS):
         said.append(
             "requests are not in the cost: this calibration has none; one of tables on a store has "
-            f"({calibrating(made.calibration.engine)} --tables s3://bucket/folder)"
+            f"({measuring_on_store(made.calibration.engine)})"
         )
     elif kinds := unpriced(made):
         said.append(f"{', '.join(kinds)} requests are not in the cost: no price of them is given")
@@ -205,9 +216,10 @@ def tied(choice: Choice) -> str:
 
 def remarks(made: Plan) -> list[str]:
     """How little of a write the index is, if so; its shards; what the calibration cannot tell."""
-    said = []
-    if made.index_share <= _LITTLE:
-        share = f"{made.index_share:.0%}".replace("0%", "less than 1%")
+    said = [missing.line] if (missing := made.unknown_latency) else []
+    index_share = made.index_share
+    if index_share is not None and index_share <= _LITTLE:
+        share = f"{index_share:.0%}".replace("0%", "less than 1%")
         said.append(f"with {made.choice.order[0]} the index is {share} of this write")
     if made.shards is not None:
         groups = made.shards

@@ -70,7 +70,7 @@ def plan_run(
 ) -> Path:
     """Write a run of the axes of `calibrate`.
 
-    On a store the requests of a write are counted. With a shared load only `global_simple` and
+    On a store, S3, the requests of a write are counted. With a shared load only `global_simple` and
     `bucket` load their tables, and the record index is built upon files that are there.
     """
     draw = random.Random(1)
@@ -112,7 +112,8 @@ def plan_run(
         "ordered": {"columns.uuid.kind": "uuid7", "date_partitions": 40},
     }
     dataset = INFO["scenario"]["dataset"] | {"shapes": shapes, "update_share": 0.5, "settings": {}}
-    scenario = INFO["scenario"] | {"dataset": dataset, "spark": {"master": "local[2]"}}
+    tables = {"table": {"source": None, "location": "s3://bucket/runs" if on_store else None}}
+    scenario = INFO["scenario"] | {"dataset": dataset, "spark": {"master": "local[2]"}} | tables
     conf = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
     info = INFO | {"run_id": run_id, "cells": cells, "scenario": scenario, "spark_conf": conf}
     return write_run(path, samples, info)

@@ -18,6 +18,7 @@ from keymark.reports.advise.render import lines
 from keymark.reports.advise.situation import Asked
 from keymark.reports.errors import ReportError
 from keymark.reports.plan import calibration
+from keymark.reports.plan import render as plan_text
 from keymark.reports.plan.decide import Crossover
 
 DATA = Path(__file__).parents[1] / "data"
@@ -109,6 +110,17 @@ HEALTHY = {
 }
 
 
+SCANS = {
+    "rows": 4_000_000,
+    "record_index": None,
+    "metadata_partitions": ("files",),
+    "writes": tuple(
+        write(n, updated=500, inserted=500, files=1, rows_written=1_000) for n in range(9)
+    ),
+}
+"""A small batch into many rows: to read all keys is most of a write."""
+
+
 @pytest.fixture(scope="module")
 def known():
     return calibration.load()
@@ -146,14 +158,7 @@ def test_every_rule_has_a_fault():
 
 def test_another_index_is_advised_where_it_saves_a_good_part(known):
     """Among 1,000,000 rows with a small batch, a scan of all keys is most of a write."""
-    survey = healthy(
-        rows=4_000_000,
-        record_index=None,
-        metadata_partitions=("files",),
-        writes=tuple(
-            write(n, updated=500, inserted=500, files=1, rows_written=1_000) for n in range(9)
-        ),
-    )
+    survey = healthy(**SCANS)
     made = advice(survey, known, index="global_simple")
     assert [each.kind for each in made.findings] == ["other_index"]
     assert "hoodie.index.type=" in made.findings[0].do
@@ -161,6 +166,60 @@ def test_another_index_is_advised_where_it_saves_a_good_part(known):
     assert "for the engine native" in made.findings[0].why
     other = advice(survey, replace(known, engine="hudi@1.2.0"), index="global_simple")
     assert all("engine native" not in each.why for each in other.findings)
+
+
+def test_of_a_merge_on_read_table_only_what_is_true_of_it_is_told(known):
+    """Its writes rewrite no files, so that the whole of a write and shares of it are unknown."""
+    copied = advice(healthy(**SCANS), known, index="global_simple")
+    assert [each.kind for each in copied.findings] == ["other_index"]
+    made = advice(healthy(merge_on_read=True, **SCANS), known, index="global_simple")
+    assert made.findings == ()
+    assert made.parts == {part: copied.parts[part] for part in ("tag", "index")}
+    assert made.plan.of("added_s") == copied.plan.of("added_s")
+    assert made.plan.choice == copied.plan.choice
+    assert made.situation.at.changed_files == 1
+    told = document(made)
+    assert told["plan"]["index_share"] is None
+    assert set(told["parts"]) == {"tag", "index"}
+    left = told["plan"]["left_out"]
+    assert left["parts"] == ["write", "around"]
+    metrics = {each["metric"] for each in told["plan"]["predictions"]}
+    assert not metrics & set(left["metrics"])
+    assert {"added_s", "tag_s", "lookup_s"} <= metrics
+    text = "\n".join([*lines(made), *plan_text.lines(made.plan)])
+    assert "what the index adds to a write, by the plan\n  finding the records: " in text
+    assert text.count(left["why"]) == 1
+    assert "rewriting files" not in text
+    assert "of this write" not in text
+    assert "left_out" not in document(copied)["plan"]
+    assert left["why"] not in plan_text.lines(copied.plan)
+
+
+def test_a_log_of_a_merge_on_read_table_is_split_and_not_compared(known):
+    log = LogSplit(path="log", seconds={"tag": 6.0}, shuffle_bytes={}, untold_seconds=1.0)
+    made = advise(healthy(merge_on_read=True), Asked(), known, log)
+    assert made.parts
+    assert made.check == ()
+    assert "   86%  finding the records: 6.00 s" in "\n".join(lines(made))
+
+
+def test_what_hangs_on_the_latency_of_a_store_is_not_advised(known):
+    """The constants are those of tables on a local disk."""
+    on_disk = advice(healthy(**SCANS), known, index="global_simple")
+    assert [each.kind for each in on_disk.findings] == ["other_index"]
+    assert "unknown_latency" not in document(on_disk)["plan"]
+    survey = healthy(path="s3://lake/trips", **SCANS)
+    made = advice(survey, known, index="global_simple")
+    assert made.findings == ()
+    assert made.plan.crossovers == ()
+    told = document(made)["plan"]
+    assert told["unknown_latency"]["run"] == "keymark run calibrate --tables s3://bucket/folder"
+    text = [*lines(made), *plan_text.lines(made.plan)]
+    assert sum("the latency of a store is not in these predictions" in line for line in text) == 1
+    assert "where the time of a write goes, by the plan, without its store's latency" in text
+    there = advice(survey, replace(known, tables="s3"), index="global_simple")
+    assert [each.kind for each in there.findings] == ["other_index"]
+    assert "unknown_latency" not in document(there)["plan"]
 
 
 def test_the_first_line_is_the_finding(known):
