@@ -62,10 +62,9 @@ BUILT_IN = {
     "write_latency": QUICKSTART,
 }
 VARIED = (
-    *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats"),
+    *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats", "speed"),
     *("formats_codec", "formats_limits", "formats_sorted", "formats_tuned", "virtual_keys"),
     *("holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
-    "speed",
 )
 
 
