@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from synthetic_runs import beats, sample, write_run
+from synthetic_formats import DELTA, ICEBERG, MIB, NATIVE, WRITES, rounds_of, run_of, said_of
+from synthetic_runs import beats, sample
 
 from keymark.harness.store.store import RunFolder
 from keymark.harness.store.units import METRICS
@@ -15,76 +16,11 @@ from keymark.reports.model.projection import load
 from keymark.reports.publish import publish
 from keymark.reports.sections.formats_part import formats_part
 
-NATIVE, DELTA, ICEBERG = "native/record", "delta@3.3.2/merge_dv", "iceberg@1.10.0/merge_mor"
-MIB = float(1 << 20)
-
-
-def run_of(path, told, *, shapes=("hot",), repetitions=3, run_id="r1"):
-    """A run whose cells have `told[cell]["step phase metric"]`: a value, or one a repetition."""
-    samples, cells = [], []
-    for name, numbers in told.items():
-        engine, index, *_ = name.split("/")
-        for shape in shapes:
-            cell = f"{name}/shape-{shape}"
-            cells.append({"cell": cell, "index": index, "options": {}, "shape": shape, "rows": 9})
-            for key, given in numbers.items():
-                step, phase, metric = key.split()
-                values = given if isinstance(given, list) else [given] * repetitions
-                # A table is loaded once.
-                values = values[:1] if step == "bulk_insert" else values
-                samples += [
-                    sample(
-                        run_id=run_id,
-                        cell=cell,
-                        engine=engine,
-                        index=index,
-                        step=step,
-                        phase=phase,
-                        metric=metric,
-                        repetition=at,
-                        value=float(value),
-                    )
-                    for at, value in enumerate(values)
-                ]
-    scenario = {"dataset": {"rows": 9}}
-    return write_run(path, samples, {"run_id": run_id, "cells": cells, "scenario": scenario})
-
 
 def answers_of(path, told, **changes):
     """The answers on the only kind of data, by the key of the question."""
     (run,) = load([run_of(path / "run", told, **changes)])
     return {each.question.key: each for each in answers(run.cells)}
-
-
-def said_of(path, told, **changes):
-    """The sentences on the only kind of data, by the words of the question."""
-    (run,) = load([run_of(path / "run", told, **changes)])
-    ((_, said),) = formats_part(run).tables
-    return {each.topic: each.words for each in said}
-
-
-WRITES = {
-    NATIVE: {
-        "upsert_1 total wall_s": [1.0, 1.1, 1.2],
-        "upsert_1 open wall_s": 0.1,
-        "upsert_1 tag wall_s": 0.2,
-        "upsert_1 write wall_s": 0.5,
-        "upsert_1 total rows_written": 100_000,
-        "upsert_1 total tasks": 3,
-    },
-    DELTA: {
-        "upsert_1 total wall_s": [3.0, 3.3, 3.6],
-        "upsert_1 tag wall_s": 2.0,
-        "upsert_1 write wall_s": 0.6,
-        "upsert_1 total rows_written": 20_000,
-        "upsert_1 total tasks": 30,
-    },
-    ICEBERG: {
-        "upsert_1 total wall_s": [4.0, 4.4, 4.8],
-        "upsert_1 write wall_s": 1.0,
-        "upsert_1 total rows_written": 20_000,
-    },
-}
 
 
 def test_the_best_is_named_with_the_gap_to_the_next_and_what_differs(tmp_path):
@@ -147,12 +83,6 @@ def test_of_few_repetitions_nothing_is_shown(tmp_path, changes):
         "no difference shown between record · native and merge_dv · delta@3.3.2, fewer than 3 "
         "values; the lowest median is 1.00 s."
     )
-
-
-def rounds_of(*seconds, step="upsert", **more):
-    """One repetition of the steps `<step>_1`, `<step>_2`, ... with these seconds."""
-    timed = {f"{step}_{n} total wall_s": value for n, value in enumerate(seconds, start=1)}
-    return timed | {key.replace("__", " "): value for key, value in more.items()}
 
 
 def test_of_one_trial_the_rounds_are_the_values_and_the_pairs(tmp_path):
@@ -389,52 +319,6 @@ def test_cold_reads_are_asked_about_where_they_were_measured(tmp_path):
     (run,) = load([tmp_path / "run"])
     shown = {each.measure.key: each for each in tables.headline(run.cells).columns}
     assert shown["point_query_cold"].leaders == {0}
-
-
-HUDI, COPIED = "hudi@1.2.0/record", "iceberg@1.10.0/merge_cow"
-
-
-def published_of(path, told, **changes):
-    return {
-        topic: words
-        for topic, words in said_of(path, told, **changes).items()
-        if topic.startswith("Published")
-    }
-
-
-def test_what_was_published_of_two_formats_stands_beside_what_was_measured(tmp_path):
-    told = {
-        HUDI: {"upsert_1 total wall_s": [2.0, 2.0, 2.0]},
-        COPIED: {"upsert_1 total wall_s": [9.0, 9.0, 9.0]},
-        # Of the modes of a format the fastest stands for it.
-        ICEBERG: {"upsert_1 total wall_s": [4.0, 5.0, 4.0]},
-    }
-    ((topic, words),) = published_of(tmp_path, told).items()
-    assert topic == "Published: an upsert takes a quarter of what Iceberg 1.10 takes"
-    assert words.startswith(
-        "0.250x (10 TB in partitions, skewed updates: https://hudi.apache.org/blog/2026/08/05/"
-        "migrating-from-apache-iceberg-to-hudi); here on 9 rows record · hudi@1.2.0 takes "
-        "0.500x (0.400x to 0.500x) of merge_mor · iceberg@1.10.0; what differs: theirs is "
-    )
-    assert "Hudi 1.1.1 and Iceberg 1.10.0" in words
-    assert "; here it is one machine, and " in words
-
-
-def test_of_one_trial_published_figures_are_compared_by_rounds(tmp_path):
-    told = {HUDI: rounds_of(1.0, 2.0, 3.0), DELTA: rounds_of(4.0, 8.0, 12.0)}
-    ((topic, words),) = published_of(tmp_path, told, repetitions=1).items()
-    assert "a sixth of what Delta 3.3 takes" in topic
-    assert "takes 0.250x of merge_dv · delta@3.3.2; what differs" in words
-    one = {HUDI: rounds_of(1.0), DELTA: rounds_of(4.0)}
-    (words,) = published_of(tmp_path / "one", one, repetitions=1).values()
-    assert "of merge_dv · delta@3.3.2, of fewer than 3 values;" in words
-
-
-@pytest.mark.parametrize("cells", [(NATIVE, ICEBERG), ("hudi@1.2.0/bloom", ICEBERG), (HUDI, DELTA)])
-def test_a_published_figure_needs_both_of_its_engines(tmp_path, cells):
-    told = {cell: {"upsert_1 total wall_s": 1.0} for cell in cells}
-    found = published_of(tmp_path, told)
-    assert not any("Iceberg" in topic for topic in found)
 
 
 def test_each_kind_of_data_has_its_own_answers(tmp_path):
