@@ -136,6 +136,14 @@ class WindowReader:
         return data[offset - start : offset - start + length]
 
 
+@runtime_checkable
+class ReadsRanges(Protocol):
+    """A storage far away: opening a file there is a request for its size."""
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Bytes of a file that it has."""
+
+
 class Storage(Protocol):
     """What a table needs of a file system or object store.
 

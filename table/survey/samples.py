@@ -14,7 +14,7 @@ from keymark.table.format.bloom.filter import DYNAMIC
 from keymark.table.format.bloom.text import BloomText
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.parquet.base_file import BaseFileFooter, read_footer
-from keymark.table.storage.storage import Storage
+from keymark.table.storage.storage import RangeReader, ReadsRanges, Storage, WindowReader
 from keymark.table.survey.listing import ListedFile
 from keymark.table.survey.model import FilterFacts, KeyFacts
 
@@ -53,6 +53,13 @@ def spread(files: Sequence[ListedFile], count: int) -> list[ListedFile]:
     return sorted(chosen, key=lambda file: file.path)
 
 
+def opened(storage: Storage, file: ListedFile) -> RangeReader:
+    """A file for ranged reads, without a request for the size that its listing tells."""
+    if isinstance(storage, ReadsRanges):
+        return WindowReader(file.path, file.size, storage.read_range)
+    return storage.open(file.path)
+
+
 def read_footers(
     storage: Storage, files: Sequence[ListedFile], problems: list[str]
 ) -> list[SampledFile]:
@@ -60,7 +67,7 @@ def read_footers(
     found = []
     for file in spread(files, FOOTERS):
         try:
-            found.append(SampledFile(file, read_footer(storage.open(file.path), misplaced=True)))
+            found.append(SampledFile(file, read_footer(opened(storage, file), misplaced=True)))
         except (TableError, FileNotFoundError) as error:
             problems.append(f"a base file was left out: {error}")
     return found
@@ -134,7 +141,7 @@ def entry_bytes(storage: Storage, files: Sequence[ListedFile], problems: list[st
     entries = size = 0
     for file in spread(files, SHARDS):
         try:
-            entries += HFileReader(storage.open(file.path)).entry_count
+            entries += HFileReader(opened(storage, file)).entry_count
             size += file.size
         except (TableError, FileNotFoundError) as error:
             problems.append(f"a shard of the record index was left out: {error}")
