@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 from harness_fakes import HonestTable, Quiet, context
@@ -17,13 +19,14 @@ COLD = ["workload.cold=true", "workload.rounds=1", "indexes=['record']"]
 
 
 @pytest.fixture
-def disk(tmp_path):
-    """A folder whose files can be dropped."""
-    try:
-        page_cache.check(tmp_path)
-    except HarnessError as error:
-        pytest.skip(str(error))
-    return tmp_path
+def disk():
+    """A folder whose files can be dropped; that of the other tests may be in memory."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        try:
+            page_cache.check(Path(folder))
+        except HarnessError as error:
+            pytest.skip(str(error))
+        yield Path(folder)
 
 
 def test_files_are_dropped_and_read_again(disk):

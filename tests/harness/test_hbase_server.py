@@ -37,10 +37,19 @@ def state_of(folder, pid):
 
 @pytest.fixture
 def taken():
-    with socket.socket() as holder:
-        holder.bind((hbase_server.HOST, 0))
-        holder.listen()
-        yield holder.getsockname()[1]
+    """A port that is taken; the one below it is free."""
+    while True:
+        with socket.socket() as holder:
+            holder.bind((hbase_server.HOST, 0))
+            port = holder.getsockname()[1]
+            with socket.socket() as below:
+                try:
+                    below.bind((hbase_server.HOST, port - 1))
+                except OSError:
+                    continue
+            holder.listen()
+            yield port
+            return
 
 
 @pytest.fixture
