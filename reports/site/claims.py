@@ -70,8 +70,12 @@ def _sentence(
     ]
     # Figures of one experiment differ from ours in the same.
     shown = [*known, *(pair.claim for pair in pairs)]
-    sources = dict.fromkeys((claim.differs, claim.source) for claim in shown)
-    told += [f"What differs: {differs} ({source})." for differs, source in sources]
+    differing: dict[str, dict[str, None]] = {}
+    for claim in shown:
+        differing.setdefault(claim.source, {})[claim.differs] = None
+    told += [
+        f"What differs: {'; '.join(differs)} ({source})." for source, differs in differing.items()
+    ]
     return " ".join(told)
 
 

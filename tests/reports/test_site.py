@@ -203,8 +203,8 @@ def test_published_figures_stand_beside_ours(tmp_path):
     blog = "https://hudi.apache.org/blog/2023/11/01/record-level-index"
     assert shown.sentence == (
         "Of 4 published figures, native reaches 1. What differs: theirs are of Hudi 0.14.0 and "
-        "Spark 3.2.1 on ten m5.4xlarge of EMR and a table of 1 TB, without spread or raw data "
-        f"({blog}). What differs: the cluster of their query by key is not described ({blog})."
+        "Spark 3.2.1 on ten m5.4xlarge of EMR and a table of 1 TB, without spread or raw data; "
+        f"the cluster of their query by key is not described ({blog})."
     )
     assert shown.grid.heads == ("published", "native")
     assert shown.grid.rows[1].entries[0].value == "0.280x"
