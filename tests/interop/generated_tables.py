@@ -125,7 +125,8 @@ class Pair:
         known = self.drawn.properties
         if (self.root / ".hoodie").exists():
             known[PARTITIONS] = ",".join(metadata_partitions(self.root))
-        options = options_of(known, self.hudi.version) | self.drawn.hudi_options
+        partitions = set(known[PARTITIONS].split(","))
+        options = options_of(known, self.hudi.version) | self.drawn.hudi_options(partitions)
         self.hudi.write(self.root, rows, operation, options)
 
     def _make(self) -> None:
