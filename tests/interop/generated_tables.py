@@ -125,8 +125,7 @@ class Pair:
         known = self.drawn.properties
         if (self.root / ".hoodie").exists():
             known[PARTITIONS] = ",".join(metadata_partitions(self.root))
-        partitions = set(known[PARTITIONS].split(","))
-        options = options_of(known, self.hudi.version) | self.drawn.hudi_options(partitions)
+        options = options_of(known, self.hudi.version) | self.drawn.options
         self.hudi.write(self.root, rows, operation, options)
 
     def _make(self) -> None:
