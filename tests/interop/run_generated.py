@@ -2,9 +2,10 @@
 
     python tests/interop/run_generated.py --tables 100 --minutes 60
     python tests/interop/run_generated.py --only 7
+    python tests/interop/run_generated.py --tables 100 --hudi 1.2.0
 
-The odd tables are judged by one release, the even ones by the other, side by side. Figures so far
-are in the file that --state names; the same command goes on from there.
+The odd tables are judged by one release, the even ones by the other, side by side; with --hudi all
+by one. Figures so far are in the file that --state names; the same command goes on from there.
 """
 
 # ruff: noqa: T201
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-for folder in ("tests/interop", "tests/table", "."):
+for folder in ("tests/interop", "tests/table", "tests", "."):
     sys.path.insert(0, str(ROOT / folder))
 
 from generated_tables import Figures, run_table  # noqa: E402  after the path to it
@@ -40,19 +41,21 @@ class State:
 
     seed: int
     commit: str
+    versions: list[str]
     seconds: float = 0.0
     done: list[int] = field(default_factory=list)
     failed: dict[str, list[str]] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
 
     @classmethod
-    def load(cls, path: Path, seed: int) -> State:
-        """The state of that seed and commit, or a new one."""
-        new = cls(seed, commit())
+    def load(cls, path: Path, seed: int, versions: list[str]) -> State:
+        """The state of that seed, commit and releases of Hudi, or a new one."""
+        new = cls(seed, commit(), versions)
         if not path.exists():
             return new
         found = json.loads(path.read_text())
-        if (found["seed"], found["commit"]) != (seed, new.commit):
+        asked = ("seed", "commit", "versions")
+        if [found.get(name) for name in asked] != [getattr(new, name) for name in asked]:
             return new
         counts = {name: Counter(found["figures"].pop(name)) for name in ("steps", "shapes")}
         return cls(**{**found, "figures": Figures(**found["figures"], **counts)})
@@ -90,7 +93,7 @@ def one(hudi: Hudi, seed: int, number: int) -> tuple[Figures, list[str]]:
 
 
 def run(state: State, path: Path, *, wanted: list[int], until: float) -> None:
-    """Make the wanted tables that are not done yet, both releases at the same time."""
+    """Make the wanted tables that are not done yet, all releases at the same time."""
     turn = threading.Lock()
 
     def take(number: int, version: str, seconds: float, given: tuple[Figures, list[str]]) -> None:
@@ -102,8 +105,8 @@ def run(state: State, path: Path, *, wanted: list[int], until: float) -> None:
             print(f"{number} hudi {version} {seconds:.0f} s: {verdict}", flush=True)
 
     def ask(version: str) -> None:
-        at = VERSIONS.index(version)
-        left = [n for n in wanted if n % len(VERSIONS) == at and n not in state.done]
+        count, at = len(state.versions), state.versions.index(version)
+        left = [n for n in wanted if n % count == at and n not in state.done]
         if not left:
             return
         with tempfile.TemporaryDirectory() as folder:
@@ -120,8 +123,8 @@ def run(state: State, path: Path, *, wanted: list[int], until: float) -> None:
                     hudi = Hudi(version, bundle(version), Path(folder))
             hudi.close()
 
-    with ThreadPoolExecutor(len(VERSIONS)) as threads:
-        list(threads.map(ask, VERSIONS))
+    with ThreadPoolExecutor(len(state.versions)) as threads:
+        list(threads.map(ask, state.versions))
 
 
 def main() -> int:
@@ -130,13 +133,14 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int)
+    parser.add_argument("--hudi", nargs="+", default=list(VERSIONS), help="releases that judge")
     parser.add_argument("--minutes", type=float, default=24 * 60)
     parser.add_argument("--state", type=Path, default=ROOT / "runs/generated.json")
     given = parser.parse_args()
-    state = State.load(given.state, given.seed)
+    state = State.load(given.state, given.seed, given.hudi)
     wanted = list(range(given.tables))
     if given.only is not None:
-        wanted, state = [given.only], State(given.seed, commit())
+        wanted, state = [given.only], State(given.seed, commit(), given.hudi)
         given.state = given.state.with_suffix(".only.json")
     run(state, given.state, wanted=wanted, until=time.monotonic() + 60 * given.minutes)
     print(json.dumps(vars(state) | {"figures": vars(state.figures)}, indent=1))

@@ -75,6 +75,25 @@ def test_a_point_query_misses_a_part_of_a_key_that_is_empty(hudi, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.share("1.1.1")
+def test_a_write_without_its_record_index_moves_rows_that_are_to_stay(hudi, tmp_path):
+    """It uses GLOBAL_SIMPLE, with that index's default; told of that index itself, it obeys."""
+    moves = "update.partition.path"
+    stay = {f"hoodie.record.index.{moves}": "false", f"hoodie.simple.index.{moves}": "false"}
+    found = {}
+    for index in ("RECORD_INDEX", "GLOBAL_SIMPLE"):
+        given = options(hudi.version, "k,w", "p") | stay | {"hoodie.index.type": index}
+        given["hoodie.metadata.record.index.enable"] = "false"
+        batch = rows(["v"], 1)
+        hudi.write(tmp_path / index, batch, "insert", given)
+        moved = batch.set_column(2, "p", pa.array(["q"])).set_column(3, "ts", pa.array([2]))
+        hudi.write(tmp_path / index, moved, "upsert", given)
+        found[index] = hudi.read(tmp_path / index)[0]["_hoodie_partition_path"].to_pylist()
+    assert found == {"RECORD_INDEX": ["q"], "GLOBAL_SIMPLE": ["p"]}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.share("0.15.0")
 def test_a_bulk_insert_beside_short_decimals_loses_lists(hudi, tmp_path):
     """For short decimals it writes lists in Spark's old form, which Hudi 0.15's merge misreads."""

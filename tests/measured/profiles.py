@@ -8,15 +8,18 @@ The tables are made once, in DIR: 1,000,000 rows of the dataset trips in 20 file
 watches once it is ready: once for the flame graph, once for the stacks that are counted by stage. A
 sample belongs to the innermost function that STAGES names. Samples of all threads count.
 
-What the same bytes cost alone stands beside it, measured on one thread: to read, inflate and decode
-the files or blocks that the operation reads, to encode, deflate, write and sync those that it
-writes. `--pages` gets a flame graph for each, DIR/profiles.json all figures.
+What the same bytes cost alone stands beside it, measured on one thread: for writes of many rows and
+for one shard, to read, inflate and decode the files or blocks that the operation reads, to encode,
+deflate, write and sync those that it writes. For the others a turn is recorded: its reads, what it
+inflates and the files that it writes are done again with nothing around them. `--pages` gets a
+flame graph for each, DIR/profiles.json all figures.
 """
 
 # ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -26,14 +29,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fixed_costs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shard_lookup
+from isal import isal_zlib
 
 from keymark import Table
 from keymark.datasets.generate.rows import make_rows
@@ -45,6 +51,8 @@ from keymark.table.format.parquet.inflated import SomePages
 from keymark.table.format.parquet.page_scan import scan_pages
 from keymark.table.format.parquet.pages import inflate
 from keymark.table.format.parquet.parquet_gzip import gzip_pages
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.spool import whole
 
 ROWS, HALF = 1_000_000, 500_000
 SPEC = load_spec("trips", {"rows": ROWS, "date_partitions": 10})
@@ -202,6 +210,9 @@ WORKS: dict[str, tuple[Callable[[Path, int], Iterator[Callable[[], Any]]], int]]
     "one_row": (one_rows, 40),
 }
 
+# Beside these a turn's own bytes stand; beside the others those of files, or of blocks.
+TURNS_ALONE = ("lookup_50000", "lookup_110", "point_query", "opening", "one_row")
+
 
 def child(out: Path, name: str) -> None:
     """Make ready, wait for a line, take the turns, and print the seconds of each."""
@@ -318,6 +329,94 @@ def write_synced(path: Path, data: memoryview) -> None:
         os.fsync(file.fileno())
 
 
+@dataclass
+class Traffic:
+    """What a piece of work does with bytes, in its order.
+
+    Attributes:
+        reads: file, offset and length of each read of storage.
+        inflated: what each gzip stream is made with, its bytes, and the most that it may hold.
+        written: content of each file, and whether it is synced.
+    """
+
+    reads: list[tuple[str, int, int]] = field(default_factory=list)
+    inflated: list[tuple[int, bytes, int]] = field(default_factory=list)
+    written: list[tuple[bytes, bool]] = field(default_factory=list)
+
+    def read(self) -> None:
+        """Do the reads again; a file that follows itself stays open."""
+        fd, opened = -1, ""
+        for path, at, length in self.reads:
+            if path != opened:
+                if fd >= 0:
+                    os.close(fd)
+                fd, opened = os.open(path, os.O_RDONLY), path
+            os.pread(fd, length, at)
+        if fd >= 0:
+            os.close(fd)
+
+    def inflate(self) -> None:
+        """Inflate the streams again."""
+        for window, data, most in self.inflated:
+            isal_zlib.decompressobj(window).decompress(data, most)
+
+    def write(self, to: Path) -> None:
+        """Write the files again, and wait for those that were synced."""
+        for data, synced in self.written:
+            with (to / "file").open("wb") as file:
+                file.write(data)
+                if synced:
+                    file.flush()
+                    os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def recorded_traffic() -> Iterator[Traffic]:
+    """Records what this process does meanwhile; reads of files that are gone at the end go too."""
+    traffic = Traffic()
+    pread, stream, aside = os.pread, isal_zlib.decompressobj, LocalStorage._written_aside
+
+    def read(fd: int, length: int, at: int) -> bytes:
+        traffic.reads.append((str(Path(f"/proc/self/fd/{fd}").readlink()), at, length))
+        return pread(fd, length, at)
+
+    class Stream:
+        def __init__(self, window: int) -> None:
+            self._window, self._stream = window, stream(window)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._stream, name)
+
+        def decompress(self, data: bytes | memoryview, most: int) -> bytes:
+            traffic.inflated.append((self._window, bytes(data), most))
+            return self._stream.decompress(data, most)
+
+    def write(self: LocalStorage, path: str, data: Any, **how: Any) -> Any:
+        content = bytes(whole(data))
+        traffic.written.append((content, self._lasts(path)))
+        return aside(self, path, data, **how)
+
+    with (
+        mock.patch.object(os, "pread", read),
+        mock.patch.object(isal_zlib, "decompressobj", Stream),
+        mock.patch.object(LocalStorage, "_written_aside", write),
+    ):
+        yield traffic
+    traffic.reads = [read for read in traffic.reads if Path(read[0]).exists()]
+
+
+def turn_alone(work: Callable[[], Any], to: Path) -> dict[str, float]:
+    """Seconds that the bytes of one turn take alone, on one thread, from the system's cache."""
+    with recorded_traffic() as traffic:
+        work()
+    took = {"read": timed(traffic.read)[0], "inflate": timed(traffic.inflate)[0]}
+    if traffic.written:
+        to.mkdir(exist_ok=True)
+        took["write and sync"] = timed(lambda: traffic.write(to))[0]
+        shutil.rmtree(to)
+    return took
+
+
 def blocks_alone(out: Path) -> dict[str, float]:
     """The same of the blocks of the index that 100,000 keys of one shard are in."""
     path = out / f"shard-{shard_lookup.ROWS}-{1 << 20}"
@@ -355,12 +454,17 @@ def main() -> None:
         print(f"{name}: {1000 * sorted(took)[len(took) // 2]:.0f} ms while watched")
         told = [f"{stage} {share:.0%}" for stage, share in known[name]["shares"].items()]
         print("  " + ", ".join(told))
+        if name in TURNS_ALONE:
+            # The first warms up; the state of an open handle is that of the profile.
+            warm, turn = WORKS[name][0](asked.out, 2)
+            warm()
+            known[f"{name} alone"] = turn_alone(turn, asked.out / "alone")
     if {"upsert_30000", "upsert_100", "bulk_insert"} & set(asked.only):
         known["files alone"] = alone(loaded(asked.out), asked.out / "alone")
     if "shard_100000" in asked.only:
         known["blocks alone"] = blocks_alone(asked.out)
-    for name in ("files alone", "blocks alone"):
-        parts = [f"{what} {1000 * spent:.0f} ms" for what, spent in known.get(name, {}).items()]
+    for name in ("files alone", "blocks alone", *(f"{name} alone" for name in TURNS_ALONE)):
+        parts = [f"{what} {1000 * spent:.1f} ms" for what, spent in known.get(name, {}).items()]
         print(f"{name}: {', '.join(parts)}")
     results.write_text(json.dumps(known, indent=1))
 

@@ -8,9 +8,12 @@ import subprocess
 import compact_at_size
 import format_conformance
 import key_stores
+import profiles
+import pyarrow.parquet as pq
 import pytest
 import reshard_beside
 
+from keymark import Table
 from keymark.harness.engines import WITHOUT_SPARK
 
 
@@ -47,6 +50,27 @@ def test_candidates_and_proven_answers(tmp_path, capsys, monkeypatch):
     assert second["asked"]["1 absent 0"] == first["asked"]["1 absent 0"]
     assert len(second["asked"]) == 8
     assert "100 present" in capsys.readouterr().out
+
+
+def test_the_bytes_of_a_turn_alone(tmp_path):
+    """They are those that the turn read, inflated and wrote, and can be done again."""
+    first, second, third = profiles.WORKS["one_row"][0](tmp_path, 3)
+    first()
+    with profiles.recorded_traffic() as upsert:
+        second()
+    files = Table.open(tmp_path / "profile_one_row").files()
+    (path,) = (tmp_path / "profile_one_row" / file.path for file in files)
+    assert (path.read_bytes(), True) in upsert.written
+    with profiles.recorded_traffic() as scan:
+        list(Table.open(tmp_path / "profile_one_row").scan().tables())
+    assert not scan.written
+    of_file = [length for name, _, length in scan.reads if name == str(path)]
+    inflated = [len(data) for _, data, _ in scan.inflated if data in path.read_bytes()]
+    assert 0 < sum(inflated) <= sum(of_file)
+    assert len(inflated) == pq.read_metadata(path).num_columns
+    took = profiles.turn_alone(third, tmp_path / "alone")
+    assert list(took) == ["read", "inflate", "write and sync"]
+    assert min(took.values()) > 0
 
 
 def test_parts_that_rocksdb_sorts_are_arrow_arrays_of_less_than_two_gib(monkeypatch):
