@@ -309,7 +309,7 @@ def history(
 
 @app.command()
 def profile(
-    source: Annotated[str, typer.Argument(help="Folder or file of a table that Spark reads.")],
+    source: Annotated[str, typer.Argument(help="Folder, file or URL of a table that Spark reads.")],
     key: Annotated[str, typer.Option("--key", metavar="A,B", help="Key columns.")],
     partition: Annotated[
         str, typer.Option("--partition", metavar="C,D", help="Partition columns.")
@@ -347,7 +347,7 @@ def profile(
 
     if out is not None and (out.exists() or not out.parent.is_dir()):
         raise DatasetError(f"{out} exists already or has no folder to be in")
-    format_ = format_ or folders.format_of(source)
+    format_ = format_ or _format_of(source)
     request = profiles.ProfileRequest(
         name=Path(source).resolve().stem if out is None else out.stem,
         record_key=_names(key),
@@ -374,6 +374,26 @@ def profile(
     _print_profile(answer)
     if out is None:
         print(f"\n{alike.toml}", end="")
+
+
+def _format_of(source: str) -> str:
+    """The format of a table, by what its folder holds, on a disk or on a store."""
+    from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
+    from keymark.table.layout.naming import PROPERTIES  # noqa: PLC0415
+    from keymark.table.properties.config import other_format  # noqa: PLC0415
+    from keymark.table.storage.stores import storage_at  # noqa: PLC0415
+
+    if "://" not in source:
+        return folders.format_of(source)
+    storage = storage_at(source, {})
+    if storage.exists(PROPERTIES):
+        return "hudi"
+    if found := other_format(storage):
+        return found
+    names = [each.name for each in storage.walk("")]
+    if not names:
+        raise DatasetError(f"{source} does not exist or is empty")
+    return folders.format_of_files(source, names)
 
 
 def _print_profile(answer: dict[str, Any]) -> None:
