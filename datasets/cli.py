@@ -19,9 +19,10 @@ import typer
 
 from keymark.counts import count
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.generate.digest import RowsDigest
+from keymark.datasets.generate.digest import RowsDigest, check_columns
 from keymark.datasets.generate.files import Round
 from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.profiles import folders
 from keymark.datasets.specs.spec import DatasetSpec, load_spec
 from keymark.terminal import InterruptionError
 
@@ -340,14 +341,16 @@ def profile(
 
     The file holds shapes, lengths and sizes, no value of the table; a prefix only if it is kept.
     """
-    from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
     from keymark.datasets.profiles import profile as profiles  # noqa: PLC0415
     from keymark.datasets.profiles.look_alike import look_alike  # noqa: PLC0415
     from keymark.table.runtime.spark import session  # noqa: PLC0415
+    from keymark.table.storage.stores import storage_at  # noqa: PLC0415
 
     if out is not None and (out.exists() or not out.parent.is_dir()):
         raise DatasetError(f"{out} exists already or has no folder to be in")
-    format_ = format_ or _format_of(source)
+    if format_ is None and "://" in source:
+        format_ = folders.format_on_store(source, storage_at(source, {}))
+    format_ = format_ or folders.format_of(source)
     request = profiles.ProfileRequest(
         name=Path(source).resolve().stem if out is None else out.stem,
         record_key=_names(key),
@@ -376,26 +379,6 @@ def profile(
         print(f"\n{alike.toml}", end="")
 
 
-def _format_of(source: str) -> str:
-    """The format of a table, by what its folder holds, on a disk or on a store."""
-    from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
-    from keymark.table.layout.naming import PROPERTIES  # noqa: PLC0415
-    from keymark.table.properties.config import other_format  # noqa: PLC0415
-    from keymark.table.storage.stores import storage_at  # noqa: PLC0415
-
-    if "://" not in source:
-        return folders.format_of(source)
-    storage = storage_at(source, {})
-    if storage.exists(PROPERTIES):
-        return "hudi"
-    if found := other_format(storage):
-        return found
-    names = [each.name for each in storage.walk("")]
-    if not names:
-        raise DatasetError(f"{source} does not exist or is empty")
-    return folders.format_of_files(source, names)
-
-
 def _print_profile(answer: dict[str, Any]) -> None:
     """The fields of a profile, those of key columns and partitions a line each."""
     nested = {name: answer.pop(name) for name in ("key", "partitions", "spec") if name in answer}
@@ -412,7 +395,6 @@ def _check_named(
     source: str, format_: str, names: Sequence[str], options: Mapping[str, str]
 ) -> None:
     """Check before Spark starts that a table has columns; those of Hudi's by its timeline."""
-    from keymark.datasets.generate.digest import check_columns  # noqa: PLC0415
     from keymark.datasets.profiles import folders  # noqa: PLC0415
 
     if format_ != "hudi":
@@ -433,8 +415,6 @@ def _opened(
     spark: SparkSession, source: str, format_: str, *, key: tuple[str, ...], options: dict[str, str]
 ) -> DataFrame:
     """The rows of a table; those of Hudi's tables through our own readers."""
-    from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
-
     if format_ == "hudi":
         from keymark import Table  # noqa: PLC0415
         from keymark.table.read import later_versions  # noqa: PLC0415

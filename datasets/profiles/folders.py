@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -86,6 +86,34 @@ def format_of(path: str) -> str:
         return "iceberg"
     files = [folder] if folder.is_file() else folder.rglob("*")
     return format_of_files(path, [file.name for file in files if file.is_file()])
+
+
+class Listed(Protocol):
+    """The storage of a folder that is not on this machine, as far as its format shows in it."""
+
+    def exists(self, path: str, /) -> bool:
+        """Whether there is a file, or a folder with one."""
+
+    def walk(self, path: str, /) -> Iterator[Any]:
+        """All files of a folder, each with `name` and `path`."""
+
+
+def format_on_store(url: str, storage: Listed) -> str:
+    """The format of a table on a store, as `format_of` tells it of a folder.
+
+    Raises:
+        DatasetError: nothing is there, or files of no format or of several.
+    """
+    if storage.exists(".hoodie/hoodie.properties"):
+        return "hudi"
+    if storage.exists("_delta_log"):
+        return "delta"
+    files = [(each.path, each.name) for each in storage.walk("")]
+    if not files:
+        raise DatasetError(f"{url} does not exist or is empty")
+    if any(path == f"metadata/{name}" and name.endswith(".metadata.json") for path, name in files):
+        return "iceberg"
+    return format_of_files(url, [name for _, name in files])
 
 
 def format_of_files(path: str, names: Iterable[str]) -> str:

@@ -290,39 +290,25 @@ def _load(storage: Storage) -> tuple[TableConfig, bytes]:
     raise no_table(storage)
 
 
-_OTHERS = {
-    "delta": "of Delta (it has _delta_log)",
-    "iceberg": "of Iceberg (it has metadata/*.metadata.json)",
-}
-
-
 def no_table(storage: Storage) -> NotATableError:
     """The error for a folder without hoodie.properties, with the format of the table in it.
 
+    A folder `_delta_log` is Delta's (its protocol, "Delta Log Entries"), files
+    `metadata/*.metadata.json` are Iceberg's (its spec, "File System Tables" and "Table Metadata").
     A store gets two requests more.
     """
     other = ""
     with contextlib.suppress(StorageError):
-        other = _OTHERS.get(other_format(storage), "")
+        if storage.exists("_delta_log"):
+            other = "of Delta (it has _delta_log)"
+        elif any(each.name.endswith(".metadata.json") for each in storage.list("metadata")):
+            other = "of Iceberg (it has metadata/*.metadata.json)"
     if other:
         return NotATableError(
             f"{storage.root} is not a Hudi table but one {other}; `keymark data profile` profiles "
             "the keys of such tables"
         )
     return NotATableError(f"{storage.root} is not a Hudi table: {PROPERTIES} is missing")
-
-
-def other_format(storage: Storage) -> str:
-    """`delta` or `iceberg`, if a folder is a table of theirs; else an empty text.
-
-    A folder `_delta_log` is Delta's (its protocol, "Delta Log Entries"), files
-    `metadata/*.metadata.json` are Iceberg's (its spec, "File System Tables" and "Table Metadata").
-    """
-    if storage.exists("_delta_log"):
-        return "delta"
-    if any(each.name.endswith(".metadata.json") for each in storage.list("metadata")):
-        return "iceberg"
-    return ""
 
 
 @functools.lru_cache(maxsize=16)
