@@ -19,9 +19,10 @@ import typer
 
 from keymark.counts import count
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.generate.digest import RowsDigest
+from keymark.datasets.generate.digest import RowsDigest, check_columns
 from keymark.datasets.generate.files import Round
 from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.profiles import folders
 from keymark.datasets.specs.spec import DatasetSpec, load_spec
 from keymark.terminal import InterruptionError
 
@@ -309,7 +310,7 @@ def history(
 
 @app.command()
 def profile(
-    source: Annotated[str, typer.Argument(help="Folder or file of a table that Spark reads.")],
+    source: Annotated[str, typer.Argument(help="Folder, file or URL of a table that Spark reads.")],
     key: Annotated[str, typer.Option("--key", metavar="A,B", help="Key columns.")],
     partition: Annotated[
         str, typer.Option("--partition", metavar="C,D", help="Partition columns.")
@@ -340,13 +341,15 @@ def profile(
 
     The file holds shapes, lengths and sizes, no value of the table; a prefix only if it is kept.
     """
-    from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
     from keymark.datasets.profiles import profile as profiles  # noqa: PLC0415
     from keymark.datasets.profiles.look_alike import look_alike  # noqa: PLC0415
     from keymark.table.runtime.spark import session  # noqa: PLC0415
+    from keymark.table.storage.stores import storage_at  # noqa: PLC0415
 
     if out is not None and (out.exists() or not out.parent.is_dir()):
         raise DatasetError(f"{out} exists already or has no folder to be in")
+    if format_ is None and "://" in source:
+        format_ = folders.format_on_store(source, storage_at(source, {}))
     format_ = format_ or folders.format_of(source)
     request = profiles.ProfileRequest(
         name=Path(source).resolve().stem if out is None else out.stem,
@@ -392,7 +395,6 @@ def _check_named(
     source: str, format_: str, names: Sequence[str], options: Mapping[str, str]
 ) -> None:
     """Check before Spark starts that a table has columns; those of Hudi's by its timeline."""
-    from keymark.datasets.generate.digest import check_columns  # noqa: PLC0415
     from keymark.datasets.profiles import folders  # noqa: PLC0415
 
     if format_ != "hudi":
@@ -413,8 +415,6 @@ def _opened(
     spark: SparkSession, source: str, format_: str, *, key: tuple[str, ...], options: dict[str, str]
 ) -> DataFrame:
     """The rows of a table; those of Hudi's tables through our own readers."""
-    from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
-
     if format_ == "hudi":
         from keymark import Table  # noqa: PLC0415
         from keymark.table.read import later_versions  # noqa: PLC0415

@@ -7,11 +7,11 @@ read here: Spark's Parquet reader would take all versions of a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -85,7 +85,44 @@ def format_of(path: str) -> str:
     if any(folder.glob("metadata/*.metadata.json")):
         return "iceberg"
     files = [folder] if folder.is_file() else folder.rglob("*")
-    found = {_ENDINGS[ending] for file in files if (ending := _ending(file)) in _ENDINGS}
+    return format_of_files(path, [file.name for file in files if file.is_file()])
+
+
+class Listed(Protocol):
+    """The storage of a folder that is not on this machine, as far as its format shows in it."""
+
+    def exists(self, path: str, /) -> bool:
+        """Whether there is a file, or a folder with one."""
+
+    def walk(self, path: str, /) -> Iterator[Any]:
+        """All files of a folder, each with `name` and `path`."""
+
+
+def format_on_store(url: str, storage: Listed) -> str:
+    """The format of a table on a store, as `format_of` tells it of a folder.
+
+    Raises:
+        DatasetError: nothing is there, or files of no format or of several.
+    """
+    if storage.exists(".hoodie/hoodie.properties"):
+        return "hudi"
+    if storage.exists("_delta_log"):
+        return "delta"
+    files = [(each.path, each.name) for each in storage.walk("")]
+    if not files:
+        raise DatasetError(f"{url} does not exist or is empty")
+    if any(path == f"metadata/{name}" and name.endswith(".metadata.json") for path, name in files):
+        return "iceberg"
+    return format_of_files(url, [name for _, name in files])
+
+
+def format_of_files(path: str, names: Iterable[str]) -> str:
+    """The one format that the names of a folder's files end with.
+
+    Raises:
+        DatasetError: they are of no format or of several.
+    """
+    found = {_ENDINGS[ending] for name in names if (ending := _ending(name)) in _ENDINGS}
     if len(found) != 1:
         held = " and ".join(sorted(found)) if found else "no files of a known format"
         raise DatasetError(f"{path} holds {held}; name the format: {', '.join(FORMATS)}")
@@ -93,14 +130,14 @@ def format_of(path: str) -> str:
 
 
 def check_named(path: str, format_: str, names: Sequence[str], options: Mapping[str, str]) -> None:
-    """Check without Spark that a table has columns, as far as its files tell.
+    """Check without Spark that a table has columns, as far as its files on this machine tell.
 
     Those of Parquet do, and the header of CSV files, where no option of Spark's reader changes it.
 
     Raises:
         DatasetError: there is no such column.
     """
-    if format_ not in _ENDINGS.values() or options:
+    if format_ not in _ENDINGS.values() or options or "://" in path:
         return
     try:
         schema = ds.dataset(path, format=format_, partitioning="hive").schema
@@ -186,10 +223,11 @@ def count_keys(df: DataFrame, record_key: Sequence[str]) -> KeyCounts:
     return KeyCounts(rows=rows, nulls=nulls, distinct=distinct, repeated=repeated, most=most)
 
 
-def _ending(file: Path) -> str:
+def _ending(name: str) -> str:
     """The ending that tells a file's format; none for what Spark does not read either."""
-    if file.name.startswith((".", "_")) or not file.is_file():
+    if name.startswith((".", "_")):
         return ""
+    file = Path(name)
     return file.with_suffix("").suffix if file.suffix in (".gz", ".bz2") else file.suffix
 
 
@@ -198,6 +236,11 @@ def _why(said: str, path: str, format_: str) -> str:
         return (
             f"Spark has no reader for {format_}: give it the jars of {_JARS.get(format_, format_)} "
             "that fit Spark's version (spark.jars)"
+        )
+    if "No FileSystem for scheme" in said:
+        return (
+            f"Spark cannot read {path}: give it the jars of the store (spark.jars; for S3 those of "
+            "hadoop-aws, and s3a:// in the URL)"
         )
     first, *_ = said.strip().splitlines()
     return f"{path} cannot be read as {format_}: {first}"

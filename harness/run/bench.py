@@ -126,10 +126,10 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
     What is built stays until it is measured, since the run may be resumed.
     """
     scenario, work = request.scenario, request.scenario.workload
-    for option, given in (("--budget", request.budget_s), ("--until", request.half_width)):
-        if given is not None:
-            said = f"{option}: how often mappings are looked up is schedule.repetitions"
-            raise HarnessError(said)
+    if request.budget_s is not None:
+        raise HarnessError(
+            "--budget: how often mappings are looked up is said by schedule.repetitions or --until"
+        )
     skipped = missing(scenario.engines, scenario.indexes)
     folder, record = begin(request, skipped)
     with unmeasured_removed(folder):
@@ -156,9 +156,10 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
         progress=progress,
         between=_canary(request, folder),
     )
-    runner.measure()
+    repetitions = runner.measure(until=request.until(folder.path))
     shutil.rmtree(work_folder(folder), ignore_errors=True)
-    done = {"finished": now(), "repetitions": scenario.schedule.repetitions}
+    # A run that had ended before may have more of them than this process was asked for.
+    done = {"finished": now(), "repetitions": max(record.repetitions, repetitions)}
     folder.finish(record.but(**done, notes=runner.notes, failed=runner.failed))
     return Finished(folder=folder, failed=runner.failed, ended={}, skipped=skipped)
 

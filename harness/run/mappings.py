@@ -1,15 +1,15 @@
 """A record index of keys without base files: built once for each cell, then asked.
 
-Keys and places come from `datasets/generate/mappings.py`. There is nothing to interleave and no
-Spark: one process builds with a thread for each core. A table stays until its cell is measured, so
-that a run that was cut off, or had no room left, goes on with what is there.
+Keys and places come from `datasets/generate/mappings.py`. There is no Spark: one process builds
+with a thread for each core. A table stays until its cell is measured, so that a run that was cut
+off, or had no room left, goes on with what is there.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from keymark.harness.measure.environment import peak_memory
 from keymark.harness.run.cell import samples
 from keymark.harness.run.runner import BetweenTrials, Progress, TrialKey
 from keymark.harness.run.step import BUILD, LOOKUP, Step, StepResult
+from keymark.harness.run.until import Until
 from keymark.harness.scenario.matrix import Cell, Schedule, Trial, expand
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.store.store import RunFolder
@@ -131,35 +132,68 @@ class MappingRun:
     failed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=lambda: [NOTES])
 
-    def measure(self) -> None:
+    def measure(self, *, until: Until | None = None) -> int:
         """Build and ask the index of each cell; one that fails is left out from there.
+
+        A table goes when its cell is measured. With `until` all tables stay to the end, and the
+        lookups of all cells take turns: the intervals are looked at when all have as many.
+
+        Args:
+            until: when there are enough repetitions; None: the schedule says it.
+
+        Returns:
+            The repetitions that each cell has, unless it failed.
 
         Raises:
             TableError: the disk is full, say. What was built is still there.
         """
-        cells = expand(self.scenario)
-        self.progress.plan(sum(Schedule.of([cell], self.scenario).size for cell in cells))
+        cells, count = expand(self.scenario), self.scenario.schedule.repetitions
         taken = set(map(TrialKey.of_sample, self.folder.samples()))
-        for cell in cells:
-            load = Trial(cell=cell, repetition=0, warmup=False)
-            trials = Schedule.of([cell], self.scenario).trials()
+        if until is not None:
+            there = 1 + max((each.repetition for each in taken if not each.warmup), default=-1)
+            count = until.first_look(there)
+        schedule = replace(Schedule.of(cells, self.scenario), repetitions=count, warm=cells)
+        self.progress.plan(schedule.size)
+        for group in [(cell,) for cell in cells] if until is None else [cells]:
+            trials = replace(schedule, cells=group, warm=group).trials()
             left = [trial for trial in trials if TrialKey.of(trial) not in taken]
             for _ in range(len(trials) - len(left)):
                 self.progress.end()
-            spec = self.scenario.dataset.spec(cell.data)
-            mappings = Mappings(spec, self.scenario.table.file_rows)
-            table = KeyTable(cell, mappings, self.work / cell.cell_id / "table")
-            progress = self._progress(cell)
-            if left:
-                is_built = TrialKey.of(load, is_load=True) in taken
-                # Even if it was measured before: the table is needed.
-                self._keep(load, self._build(table, progress), append=not is_built)
-            self.notes += _interruptions(cell, progress)
-            self.progress.end()
+            asked = {trial.cell.cell_id for trial in left}
+            tables = {
+                cell.cell_id: self._built(cell, taken, is_needed=cell.cell_id in asked)
+                for cell in group
+            }
             for trial in left:
-                self._ask(trial, table)
-                self.progress.end()
-            shutil.rmtree(table.path, ignore_errors=True)
+                self._ask(trial, tables[trial.cell.cell_id])
+            if until is not None:
+                count = self._ask_until(until, schedule, tables)
+            for table in tables.values():
+                shutil.rmtree(table.path, ignore_errors=True)
+        return count
+
+    def _ask_until(self, until: Until, schedule: Schedule, tables: Mapping[str, KeyTable]) -> int:
+        """Take further lookups of all cells until each interval is narrow; how many there are."""
+        count = schedule.repetitions
+        while until.unreached(count, self.notes, is_over=self.failed.keys() >= tables.keys()):
+            self.progress.plan(replace(schedule, repetitions=count + 1).size)
+            for trial in schedule.repetition_trials(count):
+                self._ask(trial, tables[trial.cell.cell_id])
+            count += 1
+        return count
+
+    def _built(self, cell: Cell, taken: Collection[TrialKey], *, is_needed: bool) -> KeyTable:
+        """The table of a cell, built if it is needed, even if that was measured before."""
+        mappings = Mappings(self.scenario.dataset.spec(cell.data), self.scenario.table.file_rows)
+        table = KeyTable(cell, mappings, self.work / cell.cell_id / "table")
+        progress = self._progress(cell)
+        if is_needed:
+            load = Trial(cell=cell, repetition=0, warmup=False)
+            is_measured = TrialKey.of(load, is_load=True) in taken
+            self._keep(load, self._build(table, progress), append=not is_measured)
+        self.notes += _interruptions(cell, progress)
+        self.progress.end()
+        return table
 
     def _progress(self, cell: Cell) -> BuildProgress:
         def show(told: str) -> None:
@@ -174,6 +208,7 @@ class MappingRun:
             self.progress.begin(f"{trial.cell.cell_id}: {kind} {trial.repetition + 1}")
             self.between.beat(trial.label)
             self._keep(trial, self._lookup(table, trial), append=True)
+        self.progress.end()
 
     def _build(self, table: KeyTable, progress: BuildProgress) -> StepResult:
         step = Step(name=BUILD, round=0)

@@ -33,7 +33,7 @@ from keymark.harness.run.step import (
     StepResult,
 )
 from keymark.harness.run.time_left import TimeLeft, TrialKind
-from keymark.harness.run.until import LEAST, Until, percent
+from keymark.harness.run.until import Until, percent
 from keymark.harness.scenario.matrix import Cell, Schedule, Trial, first_of
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import LOAD_STEPS, Sample
@@ -312,16 +312,12 @@ class Runner:
         return schedule.repetitions
 
     def _up_to_first_look(self, schedule: Schedule, until: Until) -> Schedule:
-        """The schedule until it is looked for the first time whether there are enough repetitions.
-
-        A run that goes on takes one more than it has before.
-        """
+        """The schedule until it looks for the first time whether there are enough repetitions."""
         there = 1 + max(
             (each.repetition for each in self._taken if not (each.warmup or each.is_load)),
             default=-1,
         )
-        first = max(LEAST, there + 1)
-        return replace(schedule, repetitions=min(first, max(until.most, there)))
+        return replace(schedule, repetitions=until.first_look(there))
 
     def _repeat_until(self, schedule: Schedule, until: Until) -> int:
         """Take repetitions until each interval is narrow; how many there were.
@@ -335,12 +331,8 @@ class Runner:
         """
         ids = {cell.cell_id for cell in schedule.cells}
         count = self.repeat(schedule, None)
-        while (widest := until.widest()) is not None:
+        while widest := until.unreached(count, self.notes, is_over=self._left_out >= ids):
             self._reached = f"; the widest interval is {percent(widest.half_width)}"
-            is_over = count >= until.most or self._left_out >= ids
-            if is_over or widest.half_width < until.half_width:
-                self.notes.append(until.outcome(widest, count))
-                break
             self.progress.plan(replace(schedule, repetitions=count + 1).size)
             trials = schedule.repetition_trials(count)
             self._plan(trials)

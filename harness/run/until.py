@@ -55,6 +55,29 @@ class Until:
     most: int
     widest: Callable[[], Widest | None]
 
+    def first_look(self, there: int) -> int:
+        """Repetitions after which it looks for the first time.
+
+        A run that goes on takes one more than the number that is `there`.
+        """
+        return min(max(LEAST, there + 1), max(self.most, there))
+
+    def unreached(self, repetitions: int, notes: list[str], *, is_over: bool) -> Widest | None:
+        """The widest interval, if it asks for one more repetition; None where the run ends.
+
+        Args:
+            repetitions: that every cell has.
+            notes: get how it ended.
+            is_over: whether nothing more can be taken.
+        """
+        widest = self.widest()
+        if widest is None:
+            return None
+        if is_over or repetitions >= self.most or widest.half_width < self.half_width:
+            notes.append(self.outcome(widest, repetitions))
+            return None
+        return widest
+
     def outcome(self, widest: Widest, repetitions: int) -> str:
         """How it ended, for readers of the report."""
         reached = percent(widest.half_width)

@@ -27,6 +27,7 @@ from keymark.harness.engines import (
     version_mistake,
 )
 from keymark.harness.engines.formats import MERGE_PARTITIONS, ROW_ORDER, ROW_ORDERS
+from keymark.harness.engines.hudi_releases import AUTO_UPGRADE, WRITE_VERSION
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
@@ -406,29 +407,40 @@ def _option_mistakes(scenario: Scenario) -> list[str]:
     }
     for name, group in groups.items():
         sections |= {f"{name}.{key}": options for key, options in group.items()}
-    found = []
+    versions = _version_mistakes(scenario)
+    found = [f"table.{section}: {mistake}" for section, mistake in versions]
+    contradicted = {section for section, _ in versions}
     for section, options in sections.items():
         for name, value in options.items():
             if name == ROW_ORDER:
                 continue  # a run leaves the cell out, and says why
+            if section in contradicted and name in (WRITE_VERSION, AUTO_UPGRADE):
+                continue  # it is known, and the other line says what is wrong
             try:
                 check_options({name: value})
             except TableError as error:
                 found.append(f"table.{section}: {error}")
-    return [*found, *_order_mistakes(table), *_version_mistakes(scenario)]
+    return [*found, *_order_mistakes(table)]
 
 
-def _version_mistakes(scenario: Scenario) -> list[str]:
-    """Options that contradict the table version of an engine's name."""
+def _version_mistakes(scenario: Scenario) -> list[tuple[str, str]]:
+    """Sections of options that contradict the table version of an engine's name, and how."""
     table = scenario.table
-    given = [(f"engine_options.{name}", name, each) for name, each in table.engine_options.items()]
+    given = [("options", engine, table.options) for engine in scenario.engines]
+    given += [
+        (f"index_options.{index}", engine, options)
+        for index, options in table.index_options.items()
+        for engine in scenario.engines
+        if index in scenario.indexes_of(engine)
+    ]
+    given += [(f"engine_options.{name}", name, each) for name, each in table.engine_options.items()]
     given += [
         (f"variants.{name}", engine, options)
         for name, options in table.variants.items()
         for engine in table.variant_engines.get(name, scenario.engines)
     ]
     return [
-        f"table.{section}: {mistake}"
+        (section, mistake)
         for section, engine, options in given
         if (mistake := version_mistake(engine, options)) is not None
     ]

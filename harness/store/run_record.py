@@ -84,6 +84,7 @@ class WorkloadRecord(Recorded):
     rounds: int = 0
     null_columns: list[Text] = Field(default_factory=list)
     delete: bool | Literal["once"] = False
+    delete_latest: bool = False
     purge: bool = False
     lookup_present: int = 0
     lookup_absent: int = 0
@@ -93,6 +94,7 @@ class WorkloadRecord(Recorded):
     column_query: Text = ""
     range_query: Text = ""
     cold: bool = False
+    read_every: int = 0
     spread_batch: list[Text] = Field(default_factory=list)
     merge_on_read: list[Text] = Field(default_factory=list)
     model_keys: list[int] = Field(default_factory=list)

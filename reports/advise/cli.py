@@ -15,6 +15,7 @@ from keymark.reports.plan import calibration as calibrations
 from keymark.reports.plan import render as plan_text
 from keymark.reports.plan.cli import print_lines, print_table
 from keymark.reports.plan.flags import Engine, count
+from keymark.reports.render.text import clean
 from keymark.table.cli.arguments import OptionOpt, PathArg, options_of
 from keymark.table.storage.stores import storage_at
 from keymark.table.survey.survey import survey
@@ -46,9 +47,12 @@ def advise(
         Path | None,
         typer.Option(metavar="LOG", help="Spark event log of a write: where its time went"),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write a page to this file")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Read a Hudi table where it lies, and say what to change; nothing is written."""
+    """Read a Hudi table where it lies, and say what to change; nothing is written to it."""
     known = calibrations.load_for(engine, calibration)
     asked = Asked(
         index=index,
@@ -60,6 +64,10 @@ def advise(
     log = split_log(event_log) if event_log else None
     found = survey(path, storage_at(path, options_of(option)), commits=commits)
     made = advice.advise(found, asked, known, log)
+    if html is not None:
+        from keymark.reports.advise import page  # noqa: PLC0415  templates, only for a page
+
+        html.write_text(page.html(made), encoding="utf-8")
     if as_json:
         print(json.dumps(advice.document(made), indent=2, allow_nan=False))
         return
@@ -69,3 +77,5 @@ def advise(
         print(plan_text.about(made.plan.calibration.engine))
         print_lines(plan_text.lines(made.plan))
         print_table(*plan_text.table(made.plan))
+    if html is not None:
+        print(f"page: {clean(html)}")

@@ -34,19 +34,19 @@ _LOG_WORDS = {
 
 def lines(made: Advice) -> list[str]:
     """The advice without the plan's table."""
-    said = [_headline(made), ""]
-    said += [f"{head:<8} {text}" for head, text in _facts(made)]
+    said = [headline(made), ""]
+    said += [f"{head:<8} {text}" for head, text in facts(made)]
     for urgency, title in ((Urgency.NOW, "change now"), (Urgency.WATCH, "watch")):
         found = [each for each in made.findings if each.urgency == urgency]
         said += ["", title] if found else []
         for each in found:
             said += _finding(each)
     if made.parts:
-        said += ["", *_parts(made)]
-    if made.unpredicted and made.situation.index is not None:
-        said += ["", f"{made.situation.index.name} is not predicted: {made.unpredicted}"]
+        said += ["", *parts(made)]
+    if why := unpredicted(made):
+        said += ["", why]
     if made.log is not None:
-        said += ["", *_log(made.log, made.check)]
+        said += ["", *log_lines(made.log, made.check)]
     if made.outlook:
         said += ["", "as it grows"]
         said += [f"  {line}" for line in made.outlook]
@@ -56,7 +56,7 @@ def lines(made: Advice) -> list[str]:
     return said
 
 
-def _parts(made: Advice) -> list[str]:
+def parts(made: Advice) -> list[str]:
     """The parts of a write that are predicted; shares only where these are all of it."""
     took = {part: plan_text.worded(said, Unit.SECONDS.value) for part, said in made.parts.items()}
     if made.survey.merge_on_read:
@@ -69,7 +69,16 @@ def _parts(made: Advice) -> list[str]:
     return [f"where the time of a write goes, by the plan{less}", *told]
 
 
-def _headline(made: Advice) -> str:
+def unpredicted(made: Advice) -> str:
+    """Why there are no parts of the table's own index; empty where there are."""
+    index = made.situation.index
+    if not made.unpredicted or index is None:
+        return ""
+    return f"{index.name} is not predicted: {made.unpredicted}"
+
+
+def headline(made: Advice) -> str:
+    """The finding, in a sentence."""
     name = clean(made.survey.name or made.survey.path)
     now = [each for each in made.findings if each.urgency == Urgency.NOW]
     if now:
@@ -86,7 +95,8 @@ def _headline(made: Advice) -> str:
     return f"{name}: nothing to change; which index would add least cannot be told."
 
 
-def _facts(made: Advice) -> list[tuple[str, str]]:
+def facts(made: Advice) -> list[tuple[str, str]]:
+    """What the table is, a name and its words each."""
     survey = made.survey
     found = [("table", _table(survey)), ("files", _files(survey))]
     if made.situation.history:
@@ -157,7 +167,7 @@ def _index(made: Advice) -> str:
     return said
 
 
-def _log(log: LogSplit, check: Sequence[PartCheck]) -> list[str]:
+def log_lines(log: LogSplit, check: Sequence[PartCheck]) -> list[str]:
     """The split of an event log, and the plan beside it."""
     whole = log.whole or 1.0
     said = [f"where the time of Hudi's stages in {clean(log.path)} went"]

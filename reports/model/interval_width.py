@@ -9,6 +9,7 @@ from keymark.reports.model import tables
 from keymark.reports.model.cell_pairs import cell_pairs
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.text import clean
+from keymark.reports.stats.lookup_model import STATE_NAMES, lookup_model
 from keymark.reports.stats.statistics import paired_ratio, summarize
 
 
@@ -28,9 +29,10 @@ class IntervalWidth:
 
 
 def widest(run: Run) -> IntervalWidth | None:
-    """The widest interval of a run's headline times; None where nothing was repeated.
+    """The widest interval of a run's headlines; None where nothing was repeated.
 
-    Cells that are compared have the intervals of their ratios, others those of their medians.
+    They are its times and, where it measured the lookup model, the constants K and c. Cells that
+    are compared have the intervals of their ratios, others those of their medians.
     What the last repetition did not take is left out, since more repetitions do not narrow it:
     loads, steps of the first repetition alone, cells that failed. So are counters, which repeat.
     """
@@ -42,6 +44,7 @@ def widest(run: Run) -> IntervalWidth | None:
     paired = {cell.cell for pair in pairs for cell in pair}
     alone = [(cell,) for cell in right if cell.cell not in paired]
     found = [each for cells in (*pairs, *alone) for each in _widths(cells, last, loads)]
+    found += _constants(right)
     return max(found, key=lambda each: each.half_width, default=None)
 
 
@@ -69,3 +72,21 @@ def _widths(
             half_width = (summary.high - summary.low) / 2 / summary.median
             what = f"{measure.what}, {names}"
             yield IntervalWidth(half_width=half_width, what=what, n=summary.n)
+
+
+def _constants(cells: Sequence[CellView]) -> Iterator[IntervalWidth]:
+    """The intervals of K and c over all numbers of shards, in each state of index and cache."""
+    model = lookup_model(cells)
+    if model is None:
+        return
+    for fit in model.fits:
+        spots = [s for s in model.spots if (s.state, s.cache) == (fit.state, fit.cache)]
+        for name, constant in (("K", fit.k), ("c", fit.c)):
+            # At a border of what the fit allows, zero, a share says nothing.
+            if fit.shards is None and constant.value > 0:
+                state = f"{STATE_NAMES[fit.state]}, {fit.cache}"
+                yield IntervalWidth(
+                    half_width=(constant.high - constant.low) / 2 / constant.value,
+                    what=f"{name} of the lookup model, {state}",
+                    n=sum(len(spot.walls) for spot in spots),
+                )

@@ -96,18 +96,25 @@ def table(made: Plan) -> tuple[list[str], list[list[str]]]:
 
 def lines(made: Plan) -> list[str]:
     """The answer in sentences, without the table."""
-    at, choice = made.wish.at, made.choice
+    choice = made.choice
     said = [f"{tie}: their ranges overlap"] if (tie := tied(choice)) else []
     said.append(f"recommended: {choice.recommended or 'nothing'} ({choice.why})")
     said += [f"  {name}={value}" for name, value in choice.options.items()]
     said += over_ranges(made.regrets) if made.regrets else []
     said += remarks(made)
     said += [crossing(each) for each in made.crossovers]
-    said.append(
+    return said + basis(made)
+
+
+def basis(made: Plan) -> list[str]:
+    """What the predictions are for and rest on, and what is left out of them."""
+    at = made.wish.at
+    situation = (
         f"for {at.rows:,.0f} rows of {at.row_bytes:,.0f} bytes in {at.files:,.0f} files of "
         f"{at.partitions:,} partitions; batches of {at.batch:,.0f} keys, {at.new_share:.0%} new; "
         f"{made.wish.executors} executors, {at.cores} cores"
     )
+    said = [situation]
     if made.wish.merge_on_read:
         said.append(COPY_ON_WRITE_ONLY)
     said.append(f"fitted on {made.calibration.where} (calibration {made.calibration.name})")

@@ -17,6 +17,7 @@ from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.stats.lookup_model import (
     CACHES,
     KINDS,
+    STATE_NAMES,
     STATES,
     Fit,
     FittedConstant,
@@ -30,7 +31,6 @@ from keymark.reports.stats.lookup_model import (
 PREFIX = "lookup_model_"
 """Of the names of its charts' files."""
 
-_STATE_NAMES = {"logs": "log blocks", "compacted": "compacted"}
 _SECONDS = Unit.SECONDS.value
 
 
@@ -88,7 +88,7 @@ def model_part(run: Run) -> ModelPart | None:
 def _fits(fits: Sequence[Fit], index: str, caption: str) -> Grid:
     rows = [
         Row(
-            label=f"{_STATE_NAMES[fit.state]}, {fit.cache}"
+            label=f"{STATE_NAMES[fit.state]}, {fit.cache}"
             + (f", N = {fit.shards}" if fit.shards else ""),
             index=index,
             entries=(
@@ -109,7 +109,7 @@ def _estimate(estimate: FittedConstant) -> Entry:
 
 
 def _chart(model: LookupModel, state: str, suffix: str) -> Chart:
-    title = f"Lookup model, {_STATE_NAMES[state]}"
+    title = f"Lookup model, {STATE_NAMES[state]}"
     fitted = " ".join(
         f"{fit.cache}: K {amount(fit.k.value, _SECONDS)}, c {amount(fit.c.value, _SECONDS)}."
         for cache in CACHES
@@ -145,7 +145,7 @@ def _points(model: LookupModel, state: str) -> Grid:
         rows.append(Row(label=label, index=model.spec.name, entries=tuple(entries)))
     heads = tuple(f"{cache}, {kind}" for cache, kind in columns)
     return Grid(
-        caption=f"Points of the lookup model, {_STATE_NAMES[state]}", heads=heads, rows=tuple(rows)
+        caption=f"Points of the lookup model, {STATE_NAMES[state]}", heads=heads, rows=tuple(rows)
     )
 
 
@@ -165,7 +165,7 @@ def _findings(model: LookupModel) -> list[Answer]:
 
 
 def _topic(state: str) -> str:
-    return _STATE_NAMES[state].capitalize()
+    return STATE_NAMES[state].capitalize()
 
 
 def _ranged(estimate: FittedConstant) -> str:

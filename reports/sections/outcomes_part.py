@@ -28,6 +28,8 @@ _REFUSALS = re.compile(
 """Names of exceptions, and words, with which Hudi says that it does not do something."""
 _READS = ("lookup", "point_query", "column_query", "range_query")
 """Beginnings of the names of steps that leave a table as it is."""
+_BETWEEN = re.compile(r"(?:point_query|range_query|compact_rows)_\d+")
+"""Names of the steps between two rounds."""
 _LOAD = "bulk_insert"
 _UPSERT = "upsert_"
 
@@ -206,19 +208,26 @@ def _command(run: Run, cell: CellView, steps: Sequence[str]) -> str:
         words += ["--set", f"table.variant_indexes.{variant}=[]"]
     work, last = run.record.scenario.workload, steps[-1]
     if last != _LOAD:
-        rounds = sum(step.startswith(_UPSERT) for step in steps)
-        asks = last.startswith("lookup")
+        # A step between two rounds is not taken after the last one.
+        is_between = _BETWEEN.fullmatch(last) is not None
+        rounds = sum(step.startswith(_UPSERT) for step in steps) + is_between
+        asks, deletes = last.startswith("lookup"), "delete" in steps
         merges = last in ("point_query_optimized", "compact_rows")
+        # A scenario refuses settings without the steps that they are about.
         unneeded = {
             f"workload.rounds={rounds}": work.rounds != rounds,
-            "workload.delete=false": work.delete and "delete" not in steps,
+            "dataset.batches=[]": run.record.scenario.dataset.batches and not rounds,
+            "workload.delete=false": work.delete and not deletes,
+            "workload.delete_latest=false": work.delete_latest and not (deletes and rounds),
             "workload.lookup_present=0": work.lookup_present and not asks,
             "workload.lookup_absent=0": work.lookup_absent and not asks,
+            "workload.lookup_again=false": work.lookup_again and not asks,
             "workload.lookup_few=0": work.lookup_few and not asks,
+            "workload.read_every=0": work.read_every and not (is_between and "query" in last),
             "workload.point_query=false": work.point_query and not last.startswith("point_query"),
             "workload.cold=false": work.cold and not last.endswith("_cold"),
             "workload.merge_on_read=[]": work.merge_on_read and not merges,
         }
         words += [word for each, is_so in unneeded.items() if is_so for word in ("--set", each)]
     # It stands between backquotes in Markdown.
-    return clean(shlex.join(words), 400).replace("`", "'")
+    return clean(shlex.join(words), 4_000).replace("`", "'")

@@ -21,6 +21,7 @@ from keymark.indexes.spec import UNKNOWN, IndexSpec
 from keymark.reports.model.projection import CellView
 
 STATES = ("logs", "compacted")
+STATE_NAMES = {"logs": "log blocks", "compacted": "compacted"}
 CACHES = ("cold", "warm")
 KINDS = ("present", "absent")
 

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from keymark import Table
 from keymark.datasets.cli import app
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.profiles.folders import format_of
 from keymark.datasets.specs.spec import load_spec
+from keymark.table.storage.stores import storage_at
 
-ARCHIVE = Path(__file__).parents[1] / "data" / "hudi-0.15.0-record_index.tar.gz"
+ROOT = Path(__file__).parents[2]
+ARCHIVE = ROOT / "tests" / "data" / "hudi-0.15.0-record_index.tar.gz"
 
 
 def run(*arguments):
@@ -123,3 +129,47 @@ def test_a_table_of_hudis_is_read_through_its_timeline(spark, tmp_path):
     found = json.loads(run(table, "--key", "uuid", "--partition", "dt", "--json"))
     assert (found["rows"], found["keys"]) == (expected, expected)
     assert found["spec"]["partition_path"] == ["dt"]
+
+
+@pytest.fixture
+def lake(s3, monkeypatch):
+    """The URL of a bucket, and the environment that leads to it."""
+    for name, value in s3.options.items():
+        monkeypatch.setenv(f"AWS_{name.removeprefix('keymark.storage.').upper()}", value)
+    return s3.bucket()
+
+
+@pytest.mark.spark
+def test_a_table_on_a_store_is_read_there(lake):
+    url = f"{lake}/trips"
+    table = Table.create(url, record_key="uuid", ordering="n")
+    table.bulk_insert(pa.table({"uuid": [f"{n:05}" for n in range(300)], "n": range(300)}))
+    with pytest.raises(DatasetError, match="no column 'nokey'"):
+        run(url, "--key", "nokey")
+    # In a process of its own, whose Spark has the environment from the start.
+    command = [sys.executable, "run_bench.py", "data", "profile", url, "--key", "uuid", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["rows"], found["keys"]) == (300, 300)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none", "{url} does not exist or is empty"),
+        ("_delta_log/0.json", "Spark has no reader for delta: "),
+        ("metadata/v1.metadata.json", "Spark has no reader for iceberg: "),
+        ("day=1/a.parquet", "Spark cannot read {url}: give it the jars of the store "),
+        ("notes.txt", "{url} holds no files of a known format; name the format: "),
+    ],
+)
+def test_other_tables_on_a_store_are_spark_s_to_read(lake, name, said):
+    url = f"{lake}/orders"
+    if name != "none":
+        storage_at(url, {}).put(name, b"")
+    with pytest.raises(DatasetError) as caught:
+        run(url, "--key", "id")
+    assert str(caught.value).startswith(said.format(url=url))

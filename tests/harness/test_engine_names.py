@@ -95,6 +95,8 @@ def test_what_is_true_of_a_release_is_true_until_the_next_line_of_the_table():
         ("hudi@1.2.0", 6, "engine_options.hudi@1.2.0"),
         ("hudi@1.2.0-v8", 9, "engine_options.hudi@1.2.0-v8"),
         ("hudi@1.2.0", 8, "variants.old"),
+        ("hudi@1.2.0", 6, "options"),
+        ("hudi@1.2.0", 8, "index_options.record"),
     ],
 )
 def test_an_option_that_contradicts_the_version_of_the_engines_name(engine, version, section):
@@ -104,6 +106,19 @@ def test_an_option_that_contradicts_the_version_of_the_engines_name(engine, vers
         scenario.load("releases", sets=sets, overrides={"engines": [engine]})
     said = f"table.{section}: hoodie.write.table.version is {version}, and {engine} makes version"
     assert said in str(caught.value)
+    assert "unknown option" not in str(caught.value)
+
+
+def test_an_option_of_an_index_contradicts_the_engines_that_measure_it():
+    option = "table.index_options.simple.hoodie.write.auto.upgrade=true"
+    only = {"engines": ["hudi@1.2.0-v6", "hudi@1.2.0-v8"], "indexes": ["simple", "bloom"]}
+    only |= {f"engine_indexes.{engine}": ["bloom"] for engine in only["engines"][1:]}
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load("ci", sets=[option], overrides=only)
+    (said,) = caught.value.mistakes
+    assert said.startswith(
+        "table.index_options.simple: hoodie.write.auto.upgrade is true, and hudi@1.2.0-v6 makes "
+    )
 
 
 def test_an_engine_that_makes_its_own_version_may_not_be_kept_from_upgrading():

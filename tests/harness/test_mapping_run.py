@@ -17,7 +17,9 @@ from keymark import Table
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.measure.build_progress import BuildProgress
 from keymark.harness.run import bench, mappings
+from keymark.harness.run import request as request_module
 from keymark.harness.run.request import Request
+from keymark.harness.run.until import Widest
 from keymark.harness.scenario import scenario
 from keymark.harness.store.store import RunFolder
 from keymark.reports.publish import publish
@@ -207,6 +209,39 @@ def test_a_dataset_that_has_no_mappings_and_a_budget_are_refused(tmp_path):
         scenario.load("mappings", sets=["dataset.settings.partition_path=uuid"])
     with pytest.raises(HarnessError, match="--budget"):
         bench.run(request(tmp_path / "run", budget_s=5.0), Quiet())
+
+
+def test_until_lookups_of_all_cells_take_turns_and_go_on(tmp_path, monkeypatch):
+    sets = ["dataset.sizes=[3000, 5000]", "schedule.warmups=1"]
+    widths = iter([0.3, 0.2, 0.09, 0.3, 0.09])
+    found = lambda _: Widest(half_width=next(widths), what="Lookup, a to b")  # noqa: E731
+    monkeypatch.setattr(request_module, "widest_of", found)
+    progress = Quiet()
+    finished = bench.run(request(tmp_path / "run", *sets, half_width=0.1), progress)
+    samples, record = finished.folder.samples(), finished.folder.read_record()
+    asked = [s for s in samples if (s.step, s.metric) == ("lookup", "wall_s") and not s.warmup]
+    cells = ["native/record/rows-3000", "native/record/rows-5000"]
+    for number in range(8):
+        turn = {s.cell for s in asked[2 * number : 2 * number + 2] if s.repetition == number}
+        assert turn == set(cells)
+    assert (len(asked), record.repetitions, finished.failed) == (16, 8, {})
+    assert progress.planned[-1] == progress.ended == 2 * (1 + 1 + 8)
+    assert record.notes[-1].startswith("After 8 repetitions every interval is narrower than ±10 %")
+    assert not (tmp_path / "run" / "work").exists()
+    # A run that has ended goes on with one more, and looks.
+    bench.run(request(tmp_path / "run", *sets, half_width=0.1, resume=True), Quiet())
+    record = finished.folder.read_record()
+    assert (record.repetitions, finished.folder.samples()[: len(samples)]) == (10, samples)
+    assert record.notes[-1].startswith("After 10 repetitions")
+
+
+def test_until_asks_the_statistics_of_reports(tmp_path):
+    most = request(tmp_path / "run", "schedule.repetitions=7", half_width=1e-6)
+    (note,) = (
+        each for each in bench.run(most, Quiet()).folder.read_record().notes if "widest" in each
+    )
+    assert note.startswith("After 7 repetitions not every interval is narrower than ±0.0 %")
+    assert note.endswith(", native/record.")
 
 
 class Clock:

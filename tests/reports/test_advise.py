@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from keymark import cli
 from keymark.reports.advise.advice import advise, document
 from keymark.reports.advise.findings import RULES
 from keymark.reports.advise.log_split import LogSplit, split_log
+from keymark.reports.advise.page import html
 from keymark.reports.advise.render import lines
 from keymark.reports.advise.situation import Asked
 from keymark.reports.errors import ReportError
@@ -311,6 +313,47 @@ def test_an_event_log_stands_beside_the_plan(known, tmp_path):
         split_log(tmp_path / "empty")
 
 
+def headings(page):
+    return re.findall(r"<h2 [^>]*>([^<]*)</h2>", page)
+
+
+def test_a_page_has_the_finding_first_and_stands_alone():
+    survey = healthy(
+        name="<b>trips</b>",
+        record_index=record_index(2),
+        writes=tuple(write(n) for n in range(200)),
+        problems=("<i>a commit</i>: damaged",),
+    )
+    made = advise(survey, Asked(), calibration.load())
+    page = html(made)
+    found = page.index("&lt;b&gt;trips&lt;/b&gt;: one thing to change now; first: the record index")
+    assert found < page.index("<h2")
+    assert headings(page) == [
+        "Where the time goes",
+        "What each index would cost",
+        "What to set",
+        "What to watch",
+        "When the answer changes",
+        "The table as it was read",
+    ]
+    for part in ("few_shards", "long_timeline", "grows by", "Not read:", "finding the records:"):
+        assert part in page
+    assert page.index("few_shards") < page.index("What to watch") < page.index("long_timeline")
+    assert "&lt;i&gt;a commit&lt;/i&gt;: damaged" in page
+    assert not re.search(r"<b>|<i>|<script|http(?!-equiv)", page)
+    # Each sentence of the plan that the terminal has, and each prediction.
+    for row in plan_text.table(made.plan)[1]:
+        assert all(entry.partition(" (")[0] in page for entry in row)
+
+
+def test_a_page_without_a_plan_says_why():
+    page = html(advise(HEALTHY["empty"][0], Asked(), calibration.load()))
+    assert "No batch is known to plan with" in page
+    assert "Nothing has to change." in page
+    assert "Nothing needs watching." in page
+    assert "Where the time goes" not in headings(page)
+
+
 @pytest.mark.parametrize("archive", ["hudi-1.1.1-own", "hudi-1.2.0-own_merge_on_read"])
 def test_command(archive, tmp_path, capsys):
     with tarfile.open(DATA / f"{archive}.tar.gz") as tar:
@@ -321,7 +364,10 @@ def test_command(archive, tmp_path, capsys):
     assert "nothing to change" in said.splitlines()[0]
     assert "what each index would cost" in said
     assert "s of tasks for its files, summed over them" in said
-    assert cli.main(["advise", str(path), "--json", "--commits", "2"]) == 0
+    page = tmp_path / "advice.html"
+    words = ["advise", str(path), "--json", "--commits", "2", "--html", str(page)]
+    assert cli.main(words) == 0
+    assert "nothing to change" in page.read_text()
     told = json.loads(capsys.readouterr().out)
     assert len(told["writes"]) == 2
     assert told["table"]["version"] == 9

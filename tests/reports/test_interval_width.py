@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 from synthetic_runs import quickstart, sample, write_run
+from test_model_part import lookups
 
 from keymark import cli
 from keymark.reports.model import projection
@@ -91,6 +93,29 @@ def test_what_more_repetitions_do_not_narrow_is_left_out(tmp_path):
     found = width(tmp_path, [*steady, *loads, *once, *failed])
     assert (found.half_width, found.n) == (0.0, 6)
     assert width(tmp_path / "loads", loads) is None
+
+
+def test_constants_of_the_lookup_model_are_headlines(tmp_path):
+    def wall(_state, _cache, keys, shards):
+        return 0.004 + 2e-5 * keys / shards
+
+    exact = lookups(wall=wall)
+    assert width(tmp_path / "exact", exact).half_width < 1e-3
+    noise = random.Random(1)
+
+    def warm_logs(state, cache, keys, shards):
+        """One state varies by the third, and has the widest interval."""
+        share = noise.uniform(0.7, 1.3) if (state, cache) == ("logs", "warm") else 1.0
+        return share * wall(state, cache, keys, shards)
+
+    few, many = (
+        width(tmp_path / str(number), lookups(wall=warm_logs, repetitions=number))
+        for number in (3, 30)
+    )
+    assert few.what in {f"{name} of the lookup model, log blocks, warm" for name in "Kc"}
+    # 3 numbers of shards, 5 numbers of keys, present and absent.
+    assert (few.n, many.n) == (3 * 30, 30 * 30)
+    assert 0.005 < many.half_width < few.half_width / 2
 
 
 def test_the_command_tells_it_and_writes_nothing(tmp_path, capsys):

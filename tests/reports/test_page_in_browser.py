@@ -8,6 +8,7 @@ import browser
 import pytest
 from synthetic_matrix import matrix
 from synthetic_runs import beats, quickstart, write_run
+from synthetic_survey import healthy, record_index, write
 from test_engines_part import BOTH
 from test_engines_part import run_of as engines_of
 from test_model_part import lookups, noisy
@@ -16,6 +17,10 @@ from test_virtual_part import cells_of
 from test_virtual_part import run_of as virtual_of
 
 from keymark import cli as run_bench
+from keymark.reports.advise import page as advice_page
+from keymark.reports.advise.advice import advise
+from keymark.reports.advise.situation import Asked
+from keymark.reports.plan import calibration
 from keymark.reports.publish import publish
 
 pytestmark = [
@@ -65,6 +70,17 @@ def planned(tmp_path_factory):
     return SimpleNamespace(index=path)
 
 
+@pytest.fixture(scope="module")
+def advised(tmp_path_factory):
+    """The page of `advise` of a table with something to change and something to watch."""
+    writes = tuple(write(n) for n in range(200))
+    survey = healthy(name=HOSTILE, record_index=record_index(2), writes=writes)
+    path = tmp_path_factory.mktemp("advised") / "advice.html"
+    made = advise(survey, Asked(), calibration.load())
+    path.write_text(advice_page.html(made), encoding="utf-8")
+    return SimpleNamespace(index=path)
+
+
 def test_the_largest_scenario_has_126_cells(largest):
     assert largest.report.checked == 126
     assert all((largest.report.growths, largest.report.noises, largest.report.choices))
@@ -77,7 +93,7 @@ def test_the_page_of_everything_has_every_section(everything):
     assert any(run.warnings for run in report.runs)
 
 
-@pytest.mark.parametrize("page", ["largest", "everything", "planned"])
+@pytest.mark.parametrize("page", ["largest", "everything", "planned", "advised"])
 def test_the_console_stays_silent(page, request, tmp_path):
     assert browser.console(request.getfixturevalue(page).index, tmp_path) == []
 
@@ -91,16 +107,18 @@ def test_the_console_stays_silent(page, request, tmp_path):
         ("everything", LAPTOP, False),
         ("planned", PHONE, True),
         ("planned", LAPTOP, False),
+        ("advised", PHONE, False),
+        ("advised", LAPTOP, True),
     ],
     ids=["largest-phone", "largest-laptop-dark", "everything-phone-dark", "everything-laptop",
-         "planned-phone-dark", "planned-laptop"],
+         "planned-phone-dark", "planned-laptop", "advised-phone", "advised-laptop-dark"],
 )  # fmt: skip
 def test_the_page_fits_and_everybody_can_read_it(page, width, dark, request, tmp_path):
     seen = browser.see(request.getfixturevalue(page).index, tmp_path, width=width, dark=dark)
     assert seen.width == width
     assert (seen.content, seen.wide) == (width, [])
     # A phone shows no scrollbar before it is scrolled: tables say that they go on.
-    assert (seen.hints > 0) is (width == PHONE and page != "planned")
+    assert (seen.hints > 0) is (width == PHONE and page not in ("planned", "advised"))
     assert seen.violations == []
     assert seen.passes > 20
     assert seen.paper == (DARK if dark else LIGHT)

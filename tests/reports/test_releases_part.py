@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from itertools import pairwise
 
 import pytest
 from synthetic_runs import sample, write_run
 
+from keymark.harness.run import workload
+from keymark.harness.scenario import matrix, scenario
+from keymark.harness.scenario.planned import cell_records, describe
 from keymark.reports.model.projection import load
 from keymark.reports.publish import publish
 from keymark.reports.sections.outcomes_part import outcomes_part
@@ -267,6 +273,49 @@ def test_a_lookup_that_fails_needs_no_other_reads(tmp_path):
         f"keymark run own --engine {NEW} --index record --set workload.point_query=false "
         "--set 'workload.merge_on_read=[]'"
     )
+
+
+def failing(name, *, engines):
+    """A run of a scenario for each kind of step at which its first cell of Hudi may fail."""
+    resolved = scenario.load(name, overrides=engines)
+    cell = next(each for each in matrix.expand(resolved) if each.engine.startswith("hudi"))
+    names = [step.name for step in workload.steps(resolved.workload)]
+    kinds = {re.sub(r"_\d+$", "", each): names.index(each) for each in reversed(names)}
+    shared = {"engine": cell.engine, "index": cell.index, "cell": cell.cell_id}
+    info = {
+        "command": ["keymark", "run", name],
+        "scenario": describe(resolved),
+        "cells": [each.model_dump() for each in cell_records(resolved)],
+    }
+    for taken in [["build_index"], *(names[: at + 1] for at in kinds.values())]:
+        samples = [sample(**shared, step=step) for step in ("bulk_insert", *taken[:-1])]
+        samples.append(sample(**shared, **wrong("failed: no", step=taken[-1])))
+        samples.append(sample(cell=f"{OLD}/none", engine=OLD, index="none"))
+        yield taken[-1], samples, info
+
+
+# Those of Keymark alone are left out: they load with no release of Hudi.
+OF_HUDI = set(scenario.builtin_names()) - {"block_size", "gdpr_delete", "lookup_model", "mappings"}
+
+
+@pytest.mark.parametrize("name", sorted(OF_HUDI))
+def test_the_command_of_each_step_of_each_scenario_is_one_that_loads(tmp_path, name):
+    """Also where the scenario's other settings need what the command leaves out."""
+    has_hudi = any(each.startswith("hudi") for each in scenario.load(name).engines)
+    engines = {} if has_hudi else {"engines": ["hudi@0.15.0"]}
+    for number, (step, samples, info) in enumerate(failing(name, engines=engines)):
+        (run,) = load([write_run(tmp_path / str(number), samples, {"run_id": "r1", **info})])
+        (reason,) = (each for each in outcomes_part([run]).reasons if each.command)
+        words = shlex.split(reason.command)
+        options = list(pairwise(words[3:]))
+        given = {option: value for option, value in options if option in ("--engine", "--index")}
+        repeated = scenario.load(
+            words[2],
+            sets=[value for option, value in options if option == "--set"],
+            overrides={"engines": [given["--engine"]], "indexes": [given["--index"]]},
+        )
+        taken = [each.name for each in workload.steps(repeated.workload)]
+        assert step == "build_index" or step in taken, (step, reason.command)
 
 
 def test_an_engine_that_did_not_start_is_told(tmp_path):
