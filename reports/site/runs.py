@@ -119,7 +119,11 @@ def _write(out: Path, drawn: _DrawnRun, entry: RunEntry) -> None:
 
 
 def _page(drawn: _DrawnRun, entry: RunEntry, samples: str) -> str:
-    """The page, with as much on it as it may hold: samples, then pictures are left to files."""
+    """The page, with as much on it as it may hold.
+
+    Samples, then pictures are left to files. Of a run of very many cells the table of every step
+    and that of releases are left out, too.
+    """
     run = drawn.run
     pictures = {each.file: each.inline for found in entry.shown.values() for each in found}
 
@@ -142,9 +146,15 @@ def _page(drawn: _DrawnRun, entry: RunEntry, samples: str) -> str:
         "files": [(chart.key, chart.title) for chart in drawn.charts],
         "digest": [(clean(name), clean(told)) for name, told in run.record.digest.items()],
     }
-    text = ""
-    for told, shown in ((samples, picture), ("", picture), ("", link)):
-        text = made.render(**page.shown(drawn.report, shown), **values, samples=told)
+    text, report = "", drawn.report
+    short = replace(report, details=[], releases=[])
+    for told, shown, said in (
+        (samples, picture, report),
+        ("", picture, report),
+        ("", link, report),
+        ("", link, short),
+    ):
+        text = made.render(**page.shown(said, shown), **values, samples=told, whole=said is report)
         if len(text.encode()) <= MOST_BYTES:
             break
     return text
