@@ -39,11 +39,12 @@ _HUDI = r"org\.apache\.hudi\."
 _TO_METADATA = (
     r"\.action\.deltacommit\.(?!(?:BaseSpark|Spark(?:Upsert|Insert|BulkInsert|Delete))Delta)"
 )
-_STREAMS = "StreamingMetadataWriteHandler.streamWriteToMetadataTable"
-_STREAMED = r"^[^\n]*JavaRDDLike\.mapToPair\([^\n]*\n"
+_HANDLER = "StreamingMetadataWriteHandler.streamWriteToMetadataTable"
+# The first frame, with which the stacks of both stages begin that need a streaming write's rows.
+_MAP_TO_PAIR = r"^[^\n]*JavaRDDLike\.mapToPair\([^\n]*\n"
 _STACKS: tuple[tuple[str, str], ...] = (
     # First: all that the metadata table's writer does has this handler further down its stack.
-    ("write", _STREAMED + r"[^\n]*StreamingMetadataWriteHandler\."),
+    ("write", _MAP_TO_PAIR + r"[^\n]*" + re.escape(_HANDLER)),
     ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|" + _TO_METADATA),
     ("prepare", r"HoodieWriteHelper\.deduplicateRecords|HoodieDeleteHelper\.deduplicateKeys"),
     ("tag", _HUDI + r"index\.|HoodieWriteHelper\.tag\b"),
@@ -81,7 +82,7 @@ def phase_of(*, details: str, description: str, operators: Collection[str] = ())
 def first_phase_of(details: str) -> str | None:
     """`write` for a stage of a streaming write that needs its rows; else None.
 
-    The first one of a job writes them: its time is the rows', and that of its own work is little.
+    The first one of a job writes them, which takes most of its time.
     """
-    needs_rows = re.search(_STREAMED, details) and _STREAMS in details
+    needs_rows = re.search(_MAP_TO_PAIR, details) and _HANDLER in details
     return "write" if needs_rows else None
