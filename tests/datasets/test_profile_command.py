@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from keymark import Table
 from keymark.datasets.cli import app
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.profiles.folders import format_of
+from keymark.datasets.profiles.folders import FORMATS, format_of, session_conf
 from keymark.datasets.specs.spec import load_spec
 from keymark.table.storage.stores import storage_at
 
@@ -154,7 +154,22 @@ def test_a_table_on_a_store_is_read_there(lake):
     assert (found["rows"], found["keys"]) == (300, 300)
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.fixture
+def lent_session(spark):
+    """The session of all tests, which has what it had before when a command has used it."""
+    names = {
+        name
+        for format_ in FORMATS
+        for name in session_conf(format_, {})
+        if spark.conf.get(name, None) is None
+    }
+    yield spark
+    for name in names:
+        if spark.conf.get(name, None) is not None:
+            spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("lent_session")
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("name", "said"),
