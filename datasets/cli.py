@@ -22,7 +22,6 @@ from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.digest import RowsDigest, check_columns
 from keymark.datasets.generate.files import Round
 from keymark.datasets.generate.generated import GeneratedDataset
-from keymark.datasets.profiles import folders
 from keymark.datasets.specs.spec import DatasetSpec, load_spec
 from keymark.terminal import InterruptionError
 
@@ -341,6 +340,7 @@ def profile(
 
     The file holds shapes, lengths and sizes, no value of the table; a prefix only if it is kept.
     """
+    from keymark.datasets.profiles import folders  # noqa: PLC0415 - of this command only
     from keymark.datasets.profiles import profile as profiles  # noqa: PLC0415
     from keymark.datasets.profiles.look_alike import look_alike  # noqa: PLC0415
     from keymark.table.runtime.spark import session  # noqa: PLC0415
@@ -415,6 +415,8 @@ def _opened(
     spark: SparkSession, source: str, format_: str, *, key: tuple[str, ...], options: dict[str, str]
 ) -> DataFrame:
     """The rows of a table; those of Hudi's tables through our own readers."""
+    from keymark.datasets.profiles import folders  # noqa: PLC0415
+
     if format_ == "hudi":
         from keymark import Table  # noqa: PLC0415
         from keymark.table.read import later_versions  # noqa: PLC0415
