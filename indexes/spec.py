@@ -127,6 +127,7 @@ class IndexCost:
         options: what gives a table the index as it was predicted, beside its type.
         fewest_shards: that leave room for the table to grow, if the index is in shards.
         block_bytes: of the data blocks with which it is asked fastest, if it has such.
+        since: by amount, the release of Hudi that began the work; others are in all releases.
     """
 
     equations: Mapping[str, Equation]
@@ -137,6 +138,7 @@ class IndexCost:
     options: Callable[[Workload], dict[str, str]] = _no_options
     fewest_shards: Callable[[Workload], int] | None = None
     block_bytes: Callable[[Workload], int] | None = None
+    since: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

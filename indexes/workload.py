@@ -17,6 +17,10 @@ BLOCK_BYTES = 1 << 20
 """Hudi's `hoodie.hfile.block.size`: of a data block of the metadata table, uncompressed."""
 LOCAL_BYTES = 64 << 20
 """`keymark.local.bytes`: work from so many bytes on is done by Spark."""
+PAGE_ROWS = 2_048
+"""`keymark.parquet.page.rows`: of a page of a base file that has at least two of them."""
+FEW_CORES = 4
+"""On a local master with so many cores or fewer, threads write files of any size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,17 @@ class Workload:
 def touched(places: float, draws: float) -> float:
     """How many of F places are hit by u draws at random: F*(1 - e^(-u/F))."""
     return -math.expm1(-draws / places) * places
+
+
+def has_pages(rows: float) -> bool:
+    """Whether a base file of so many rows has pages that can be copied: at least two."""
+    return rows >= 2 * PAGE_ROWS
+
+
+def updated_pages(rows: float, updates: float) -> float:
+    """Share of a file's pages with an updated row; 1 of a file without pages."""
+    pages = rows / PAGE_ROWS
+    return touched(pages, updates) / pages if has_pages(rows) else 1.0
 
 
 def rewritten(at: Workload) -> float:

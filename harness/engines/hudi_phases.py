@@ -17,9 +17,10 @@ when the write statuses are first asked for: in 0.15 by a count before the commi
 `SlimWriteStats` inside of it. Where 1.1 and later stream into the metadata table
 (`hoodie.metadata.streaming.write.enabled`, their default), one job does both. Two of its stages ask
 for the write statuses: that of `StreamingMetadataWriteHandler`, and the one that makes the metadata
-table's records of them. Spark submits them together and in either order; the first one writes the
-rows, and its time is `write`. The job's last stage, under `SlimWriteStats`, asks for the union of
-both: it writes the metadata table.
+table's records of them. Spark submits them together and in either order; until the first one has
+ended both write the rows, and their time is `write`. With a partitioned record index a job before
+it writes them: it asks for the statuses to make file groups for new partitions. The job's last
+stage, under `SlimWriteStats`, asks for the union of both: it writes the metadata table.
 
 Time between the stages (timeline, plans, all other driver work) is in a step's total only: nothing
 that Hudi writes down says what it was spent on.
@@ -42,8 +43,11 @@ _TO_METADATA = (
 _HANDLER = "StreamingMetadataWriteHandler.streamWriteToMetadataTable"
 # The first frame, with which the stacks of both stages begin that need a streaming write's rows.
 _MAP_TO_PAIR = r"^[^\n]*JavaRDDLike\.mapToPair\([^\n]*\n"
+# Of the stages under this method the one that collects the write statuses.
+_NEW_GROUPS = r"^[^\n]*collect\([^\n]*\n[^\n]*\n[^\n]*maybeInitializeNewFileGroupsForPartitionedRLI"
 _STACKS: tuple[tuple[str, str], ...] = (
     # First: all that the metadata table's writer does has this handler further down its stack.
+    ("write", _NEW_GROUPS),
     ("write", _MAP_TO_PAIR + r"[^\n]*" + re.escape(_HANDLER)),
     ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|" + _TO_METADATA),
     ("prepare", r"HoodieWriteHelper\.deduplicateRecords|HoodieDeleteHelper\.deduplicateKeys"),
@@ -82,7 +86,7 @@ def phase_of(*, details: str, description: str, operators: Collection[str] = ())
 def first_phase_of(details: str) -> str | None:
     """`write` for a stage of a streaming write that needs its rows; else None.
 
-    The first one of a job writes them, which takes most of its time.
+    The first one of a write makes them, which takes most of its time.
     """
-    needs_rows = re.search(_MAP_TO_PAIR, details) and _HANDLER in details
-    return "write" if needs_rows else None
+    is_streamed = re.search(_MAP_TO_PAIR, details) and _HANDLER in details
+    return "write" if is_streamed or re.search(_NEW_GROUPS, details) else None

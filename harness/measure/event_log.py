@@ -33,6 +33,7 @@ STEP_PROPERTY = "keymark.step"
 """Local property that names the trial and the step: `<trial label>|<step>`."""
 
 PHASE_PREFIX = "keymark/"
+_EXECUTION = "spark.sql.execution.id"
 
 _PHASE_PROPERTIES = ("spark.jobGroup.id", "spark.job.description")
 _ABOUT = ("SparkListenerLogStart", "SparkListenerApplicationStart", "SparkListenerApplicationEnd")
@@ -162,8 +163,8 @@ class _Stage:
     """Which step and phase a stage belongs to, and what it does.
 
     Attributes:
-        first_phase: the phase whose time it is where it is the first of its job that has one: it
-            then does work that the next one finds done.
+        first_phase: the phase whose time it is where it is the first of its write that has one: it
+            does work that the later ones find done.
     """
 
     label: str
@@ -178,18 +179,19 @@ class _StageTimes:
 
     Attributes:
         _launched: milliseconds of the first task of each stage and attempt.
-        _jobs: the job of each stage.
-        _done: jobs whose first stage with a `first_phase` has ended.
+        _writes: what each stage is part of: an execution of Spark SQL, or else a job.
+        _rows_done: when the first stage of each that has a `first_phase` ended.
     """
 
     _launched: dict[tuple[int, int], int] = field(default_factory=dict)
-    _jobs: dict[int, int] = field(default_factory=dict)
-    _done: set[int] = field(default_factory=set)
+    _writes: dict[int, str] = field(default_factory=dict)
+    _rows_done: dict[str, int] = field(default_factory=dict)
 
     def job_starts(self, event: Mapping[str, Any]) -> None:
-        """Note to which job stages belong."""
+        """Note what stages are part of."""
+        execution = (event.get("Properties") or {}).get(_EXECUTION)
         for info in event["Stage Infos"]:
-            self._jobs[info["Stage ID"]] = event["Job ID"]
+            self._writes[info["Stage ID"]] = execution or f"job {event['Job ID']}"
 
     def task_ends(self, event: Mapping[str, Any]) -> None:
         """Note when a task was launched."""
@@ -212,12 +214,17 @@ class _StageTimes:
         sums = step.stage(stage)
         sums.stages += 1
         sums.seconds += (stop - start) / 1000
-        phase, job = stage.phase, self._jobs.get(info["Stage ID"])
-        if stage.first_phase and job is not None and job not in self._done:
-            phase = stage.first_phase
-            self._done.add(job)
-        if phase and engine_of(stage.label):
-            step.spans.setdefault(phase, []).append((start, stop))
+        if not engine_of(stage.label):
+            return
+        write = self._writes.get(info["Stage ID"])
+        if stage.first_phase and write:
+            # Stages that run at the same time share the work: all of it until the first has ended.
+            done = min(stop, self._rows_done.setdefault(write, stop))
+            if start < done:
+                step.spans.setdefault(stage.first_phase, []).append((start, done))
+                start = done
+        if stage.phase and start < stop:
+            step.spans.setdefault(stage.phase, []).append((start, stop))
 
 
 def read_all(folder: Path) -> dict[str, StepCounters]:

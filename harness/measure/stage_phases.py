@@ -44,7 +44,7 @@ def phase_of(engine: str, info: Mapping[str, Any], description: str) -> str | No
 
 
 def first_phase_of(engine: str, info: Mapping[str, Any]) -> str | None:
-    """The phase whose time a stage is where it is the first of its job that has one.
+    """The phase whose time a stage is where it is the first of its write that has one.
 
     Args:
         engine: as `engine_of` has it.

@@ -71,7 +71,7 @@ HUDI_COST = IndexCost(
             "index_bytes/record", lambda at, mode: record.index_bytes(with_groups(at), mode)
         ),
         "bootstrap": Equation(
-            "bootstrap/record", lambda at, _mode: record.bootstrap(with_groups(at), TASKS)
+            "bootstrap/record", lambda at, mode: record_in_hudi.bootstrap(with_groups(at), mode)
         ),
         "shuffle": Equation("shuffle/record", lambda at, _mode: joined(at)),
         # A key alone names no partition path: files of several are read, 194 of 2,000 as measured.

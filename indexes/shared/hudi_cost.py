@@ -24,14 +24,21 @@ def key_heap(at: Workload) -> float:
     return at.key_bytes + KEY_HEAP
 
 
-def looked_up(tagging: Mapping[str, float]) -> dict[str, float]:
-    """The amounts of tagging, for a lookup: its fixed cost is that of one call, not of a write.
+_OF_A_CALL = ("once", "files", "footers")
 
-    What a key, a row or a file costs is taken from tagging, since a calibration looks up one number
-    of keys only, which does not tell these.
+
+def looked_up(tagging: Mapping[str, float]) -> dict[str, float]:
+    """The amounts of tagging, for a lookup, which is a call of its own and not a step of a write.
+
+    What a call and each file of it cost are constants of lookups. What a key, a row or a file group
+    of an index costs is that of tagging: a calibration looks up one number of keys only.
     """
-    rest = {name: amount for name, amount in tagging.items() if name != "once_tasks"}
-    return {"once_lookup": 1.0, **rest}
+    return {_in_a_lookup(name): amount for name, amount in tagging.items()}
+
+
+def _in_a_lookup(amount: str) -> str:
+    name = amount.removesuffix("_tasks")
+    return f"{name}_lookup" if name in _OF_A_CALL else amount
 
 
 def joined(at: Workload) -> dict[str, float]:

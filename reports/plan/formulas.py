@@ -18,12 +18,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from keymark.harness.engines import hudi_version
+from keymark.harness.engines import hudi_name, hudi_order, hudi_version
 from keymark.harness.store.units import REQUEST_COUNTS, Unit
 from keymark.indexes.installed import specs
 from keymark.indexes.shared.cost import every_file
 from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
-from keymark.indexes.workload import Workload, rewritten, touched
+from keymark.indexes.workload import (
+    FEW_CORES,
+    Workload,
+    has_pages,
+    rewritten,
+    touched,
+    updated_pages,
+)
 
 POINT_QUERY = "point_query"
 POINT_QUERIES = (POINT_QUERY, "point_query_spark")
@@ -51,26 +58,35 @@ _RESULT_BYTES = 60
 _NEW_ROW_BYTES = 100
 
 
-def write(at: Workload, mode: str) -> dict[str, float]:
+def write(
+    at: Workload, mode: str, *, by_hash: bool = False, by_page: bool = False
+) -> dict[str, float]:
     """Copy on write: all rows of a file for the first one that changes in it.
 
     Every file costs its filter besides, however few its rows are.
+
+    Args:
+        at: the workload.
+        mode: who does the work.
+        by_hash: the hash of a key says its file, that of a new row as well.
+        by_page: only pages with an updated row are encoded, as Keymark does; the others are copied.
     """
-    return _copied(at, mode, files=rewritten(at), of=at.files)
-
-
-def write_laid_out(at: Workload, mode: str) -> dict[str, float]:
-    """The same where the key says the file: new rows, too, go where their hash says."""
-    changed = touched(at.buckets, at.batch) if at.changed_files is None else at.changed_files
-    return _copied(at, mode, files=changed, of=at.buckets)
-
-
-def _copied(at: Workload, mode: str, *, files: float, of: float) -> dict[str, float]:
+    files, of = rewritten(at), at.files
+    if by_hash:
+        of = at.buckets
+        files = touched(of, at.batch) if at.changed_files is None else at.changed_files
+    row_mb = files * at.rows / of * at.row_bytes / at.cores / 1e6
+    amounts = {f"once_{mode}": 1.0, "row_mb": row_mb, "keys": at.batch}
+    if not by_page:
+        return {**amounts, "files": files / at.cores, "keys": at.batch / at.cores}
+    share = updated_pages(at.rows / of, at.updates / files if files else 0.0)
     return {
-        f"once_{mode}": 1.0,
-        "files": files / at.cores,
-        "row_mb": files * at.rows / of * at.row_bytes / at.cores / 1e6,
-        "keys": at.batch,
+        **amounts,
+        # Threads take turns at what is done for each file: it holds the interpreter's lock.
+        f"files_{mode}": files / at.cores,
+        f"paged_{mode}": files / at.cores if has_pages(at.rows / of) else 0.0,
+        "row_mb": row_mb * share,
+        "copied_mb": row_mb * (1 - share),
     }
 
 
@@ -85,11 +101,10 @@ def dealt_out(at: Workload, _mode: str) -> dict[str, float]:
 
 
 def listed(at: Workload, mode: str) -> dict[str, float]:
-    """Hudi's metadata table under an index that is not in it: the names of the new files."""
-    return {f"once_{mode}": 1.0, "files": rewritten(at)}
+    """Hudi's metadata table under an index that is not in it: names and statistics of new files."""
+    return {f"once_{mode}": 1.0, "files": rewritten(at) / at.cores}
 
 
-_WRITE, _WRITE_LAID_OUT = Equation("write/all", write), Equation("write/all", write_laid_out)
 _AROUND = Equation("around/all", around)
 _LISTED = Equation("index/files", listed)
 _OPENED = Equation("point_query/all", lambda at, _mode: every_file(at))
@@ -101,9 +116,11 @@ class CostModel:
 
     Attributes:
         of_hudi: whose they are.
+        release: of Hudi, as a number; None: the newest one.
     """
 
     of_hudi: bool
+    release: tuple[int, int, int] | None = None
 
     @property
     def known(self) -> Mapping[str, IndexSpec]:
@@ -133,7 +150,11 @@ class CostModel:
     def amounts(self, quantity: str, index: str, at: Workload, mode: str) -> dict[str, float]:
         """The amounts of a quantity of an index; none where it is nothing."""
         found = self.equation(quantity, index)
-        return found.formula(at, mode) if found else {}
+        work = found.formula(at, mode) if found else {}
+        later = _later_amounts(self.release) if self.release else frozenset()
+        return (
+            {name: amount for name, amount in work.items() if name not in later} if later else work
+        )
 
     def equations(self) -> tuple[tuple[str, Equation], ...]:
         """Every index with each of its equations, in the order of the quantities."""
@@ -153,9 +174,15 @@ class CostModel:
         return _sharing(self.of_hudi).get(name, ())
 
     def mode_of(self, quantity: str, index: str, at: Workload) -> str:
-        """Who does a piece of work: Spark from `keymark.local.bytes` on, as the product decides."""
-        heavy = self.of_hudi or self.weight(quantity, index, at) >= at.local_bytes
-        return TASKS if heavy else THREADS
+        """Who does a piece of work: Spark from `keymark.local.bytes` on, as the product decides.
+
+        A few cores are taken as those of a local master, where threads write files of any size.
+        """
+        if self.of_hudi:
+            return TASKS
+        if quantity in ("write", "around") and at.local_bytes and at.cores <= FEW_CORES:
+            return THREADS
+        return TASKS if self.weight(quantity, index, at) >= at.local_bytes else THREADS
 
     def weight(self, quantity: str, index: str, at: Workload) -> float:
         """Bytes of work, as the table's runner counts them."""
@@ -185,7 +212,19 @@ KEYMARK, HUDI = CostModel(of_hudi=False), CostModel(of_hudi=True)
 
 def cost_model(engine: str) -> CostModel:
     """The cost model of an engine, by its name."""
-    return KEYMARK if hudi_version(engine) is None else HUDI
+    if hudi_version(engine) is None:
+        return KEYMARK
+    return CostModel(of_hudi=True, release=hudi_order(engine)[0]) if hudi_name(engine) else HUDI
+
+
+@functools.cache
+def _later_amounts(release: tuple[int, int, int]) -> frozenset[str]:
+    """Amounts of work that releases of Hudi after this one began."""
+    costs = [spec.hudi_cost for spec in specs().values() if spec.hudi_cost is not None]
+    since = {name: version for cost in costs for name, version in cost.since.items()}
+    return frozenset(
+        name for name, first in since.items() if hudi_order(f"hudi@{first}")[0] > release
+    )
 
 
 @functools.cache
@@ -212,6 +251,9 @@ def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FB
             # Hudi's users read by Spark; Keymark's writes shuffle to tag, and in large batches.
             if quantity in (POINT_QUERIES[1:] if of_hudi else (SHUFFLE_REST,)):
                 continue
+            if quantity == "write":
+                found[quantity, index] = _written(spec, cost, by_page=not of_hudi)
+                continue
             equation = _equation(quantity, spec, cost)
             if equation is None and quantity == "index" and of_hudi:
                 equation = _LISTED
@@ -221,8 +263,6 @@ def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FB
 
 
 def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | None:
-    if quantity == "write":
-        return _written(spec, cost)
     if quantity == "around":
         return _AROUND
     if quantity == SHUFFLE_REST:
@@ -235,11 +275,12 @@ def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | Non
     return cost.equations.get(quantity)
 
 
-def _written(spec: IndexSpec, cost: IndexCost) -> Equation:
-    common, own = _WRITE_LAID_OUT if spec.owns_layout else _WRITE, cost.written
+def _written(spec: IndexSpec, cost: IndexCost, *, by_page: bool) -> Equation:
+    common = functools.partial(write, by_hash=spec.owns_layout, by_page=by_page)
+    own = cost.written
     if own is None:
-        return common
-    return Equation(f"write/{spec.name}", lambda at, mode: {**common.formula(at, mode), **own(at)})
+        return Equation("write/all", common)
+    return Equation(f"write/{spec.name}", lambda at, mode: {**common(at, mode), **own(at)})
 
 
 def _requested(cost: IndexCost, at: Workload) -> dict[str, float]:

@@ -18,9 +18,10 @@ from keymark.reports.plan.predict import ADDED, likely_added, work_of
 TOO_MUCH = 0.5
 """An index whose open work is more than this of what it is predicted to add is not well known."""
 _STEP = 10
-_ROWS = ("rows", "entries", "sorted", "row_mb", "block_mb")
+_ROWS = ("rows", "entries", "sorted", "row_mb", "copied_mb", "block_mb")
 _KEYS = ("keys", "pairs", "found", "absent")
-_FILES = ("files", "footers", "listed", "groups", "names")
+_FILES = ("files", "paged", "footers", "listed", "groups", "names")
+_SHARDS = ("shards", "sampled", "listed_groups")
 _GROUPS = "table.variants.shards.hoodie.metadata.record.index.{}.filegroup.count"
 
 
@@ -93,10 +94,10 @@ def _settings(calibration: Calibration, amount: str, at: Workload) -> list[str]:
         return ["--set dataset.sizes=[{},{}]".format(*reach("rows"))]
     if amount.startswith(_KEYS):
         return ["--set dataset.batches=[{},{}]".format(*reach("batch"))]
+    if amount.startswith(_SHARDS):
+        groups = reach("shards")[1]
+        return [f"--set {_GROUPS.format(end)}={groups}" for end in ("min", "max")]
     if amount.startswith(_FILES):
         # A load makes two files of each partition path.
         return [f"--set dataset.shapes.random.date_partitions={-(-reach('files')[1] // 2)}"]
-    if amount.startswith("shards"):
-        groups = reach("shards")[1]
-        return [f"--set {_GROUPS.format(end)}={groups}" for end in ("min", "max")]
     return []

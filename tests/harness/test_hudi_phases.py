@@ -204,6 +204,47 @@ def test_the_first_stage_of_a_streaming_write_writes_its_rows(tmp_path, turn):
     }
 
 
+def test_stages_that_write_rows_at_the_same_time_write_until_the_first_has_ended(tmp_path):
+    """As a log of Hudi 1.2.0 has it: each of two stages had one of two cores."""
+    handler = f"{MAP}A:45)\n{HANDLER.format('Spark')}A.java:61)\n"
+    metadata = f"{MAP}A:45)\n{META}.BackedTableMetadataWriter.x(\n{HANDLER.format('')}A.java:52)\n"
+    job = {"Event": "SparkListenerJobStart", "Job ID": 7}
+    job["Stage Infos"] = [{"Stage ID": number} for number in (1, 2)]
+    begun = [*stage(1, 1000, 5000, handler)[:2], *stage(2, 1000, 5400, metadata)[:2]]
+    ended = [stage(1, 1000, 5000, handler)[2], stage(2, 1000, 5400, metadata)[2]]
+    assert seconds(tmp_path, [job, *begun, *ended]) == {"write": 4.0, "index": 0.4}
+
+
+def test_with_a_partitioned_record_index_an_earlier_job_writes_the_rows(tmp_path):
+    """Hudi 1.2.0 collects the write statuses to make file groups for new partitions."""
+    under = f"{META}.HoodieBackedTableMetadataWriter.maybeInitializeNewFileGroupsForPartitionedRLI("
+    collect = (
+        f"org.apache.spark.api.java.AbstractJavaRDDLike.collect(A:45)\n{RDD}.x(A:1)\n{under}A:2)"
+    )
+    metadata = f"{MAP}A:45)\n{META}.BackedTableMetadataWriter.x(\n{HANDLER.format('')}A.java:52)\n"
+    execution = {"spark.sql.execution.id": "5"}
+    jobs = [
+        {
+            "Event": "SparkListenerJobStart",
+            "Job ID": number,
+            "Stage Infos": [{"Stage ID": number}],
+            "Properties": execution,
+        }
+        for number in (1, 2)
+    ]
+    first, second = stage(1, 1000, 5000, collect), stage(2, 5100, 5500, metadata)
+    found = seconds(tmp_path, [jobs[0], *first, jobs[1], *second])
+    assert found == {"write": 4.0, "index": 0.4}
+    assert phase_of(details=collect, description="Committing stats: trips") == "write"
+
+
+def seconds(folder, events):
+    """What a log says of the times of phases."""
+    (folder / "app").write_text("".join(json.dumps(event) + "\n" for event in events))
+    step = event_log.read(folder / "app")["hudi@1.1.1/record|r0|upsert_1"]
+    return {name: step.seconds(name) for name in step.spans}
+
+
 @pytest.mark.parametrize(("operators", "phase"), [({"union", "flatMap"}, "index"), ((), "write")])
 def test_statuses_of_a_streaming_write_come_with_the_metadata_table(operators, phase):
     details = "org.apache.hudi.client.SparkRDDWriteClient$SlimWriteStats.from("

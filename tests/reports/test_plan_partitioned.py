@@ -193,7 +193,9 @@ def test_advise_says_in_a_line_why_its_own_index_is_not_predicted(fits):
         assert f"{name} is not predicted: {why}" in lines(made)
         assert document(made)["not_predicted"] == why
     groups = record_index(partitioned=True)
-    made = advise(healthy(record_index=groups), Asked(), calibration.load())
+    shipped = calibration.load()
+    without = {name: each for name, each in shipped.equations.items() if NAME not in name}
+    made = advise(healthy(record_index=groups), Asked(), replace(shipped, equations=without))
     (said,) = (line for line in lines(made) if "is not predicted" in line)
     assert said == (
         "partitioned_record is not predicted: this calibration of native has no cells of it; "
