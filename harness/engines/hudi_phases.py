@@ -43,10 +43,10 @@ _TO_METADATA = (
 _HANDLER = "StreamingMetadataWriteHandler.streamWriteToMetadataTable"
 # The first frame, with which the stacks of both stages begin that need a streaming write's rows.
 _MAP_TO_PAIR = r"^[^\n]*JavaRDDLike\.mapToPair\([^\n]*\n"
-# Of the stages under this method the one that collects the write statuses.
+# Of the stages that this method makes, the one that collects the write statuses.
 _NEW_GROUPS = r"^[^\n]*collect\([^\n]*\n[^\n]*\n[^\n]*maybeInitializeNewFileGroupsForPartitionedRLI"
 _STACKS: tuple[tuple[str, str], ...] = (
-    # First: all that the metadata table's writer does has this handler further down its stack.
+    # First: these stacks have the metadata table's writer in them, too, or its handler.
     ("write", _NEW_GROUPS),
     ("write", _MAP_TO_PAIR + r"[^\n]*" + re.escape(_HANDLER)),
     ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|" + _TO_METADATA),
@@ -86,7 +86,7 @@ def phase_of(*, details: str, description: str, operators: Collection[str] = ())
 def first_phase_of(details: str) -> str | None:
     """`write` for a stage of a streaming write that needs its rows; else None.
 
-    The first one of a write makes them, which takes most of its time.
+    The first one of a write writes them, which takes most of its time.
     """
     is_streamed = re.search(_MAP_TO_PAIR, details) and _HANDLER in details
     return "write" if is_streamed or re.search(_NEW_GROUPS, details) else None

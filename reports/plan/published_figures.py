@@ -228,7 +228,8 @@ the predicted range, {counts[outside]} outside, and {counts[cannot tell]} cannot
 range ends at more than {widest:g} times its start, or the calibration has no constants for them.
 
 The predictions are for {engine}, by a calibration on {where}. Nothing was tuned to the figures: the
-predictions were written to `{file}` before anybody looked for explanations.
+predictions were written to `{file}` before anybody looked for explanations, and later
+changes of the formulas do not change them.
 
 ```
 {command}

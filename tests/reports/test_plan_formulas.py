@@ -13,7 +13,16 @@ from keymark.harness.store.units import REQUEST_COUNTS
 from keymark.indexes.bloom import cost as bloom_cost
 from keymark.indexes.record import cost as record
 from keymark.indexes.spec import TASKS, THREADS
-from keymark.indexes.workload import FILTER_BYTES, Workload, files_for, rewritten, touched
+from keymark.indexes.workload import (
+    FEW_CORES,
+    FILTER_BYTES,
+    LOCAL_BYTES,
+    PAGE_ROWS,
+    Workload,
+    files_for,
+    rewritten,
+    touched,
+)
 from keymark.reports.plan.decide import options_of
 from keymark.reports.plan.formulas import (
     HUDI,
@@ -23,6 +32,8 @@ from keymark.reports.plan.formulas import (
     cost_model,
 )
 from keymark.table.index.protocol import index_name
+from keymark.table.properties import options
+from keymark.table.runtime import runner
 
 amounts, mode_of, name_of = KEYMARK.amounts, KEYMARK.mode_of, KEYMARK.name_of
 SMALL = Workload(rows=100_000, batch=1_000, cores=2, partitions=10, files=20, shards=4)
@@ -209,6 +220,12 @@ def test_spark_takes_over_where_the_product_says_so():
     assert mode_of("write", "record", replace(large, local_bytes=0)) == TASKS
     assert name_of("tag", "bucket") == "tag/bucket"
     assert name_of("shuffle", "record") is None
+
+
+def test_what_the_planner_knows_of_the_product_is_true():
+    assert str(LOCAL_BYTES) == options._DEFAULTS[options.LOCAL_BYTES]
+    assert str(PAGE_ROWS) == options._DEFAULTS[options.PAGE_ROWS]
+    assert runner._THREADS_WELL == FEW_CORES
 
 
 def test_a_table_has_the_fewest_files_that_hold_its_rows():
