@@ -77,6 +77,11 @@ class Workload:
         return self.batch * self.new_share
 
     @property
+    def lanes(self) -> int:
+        """Shards of the record index that are worked on at a time, each by one core."""
+        return min(self.shards, self.cores)
+
+    @property
     def file_bytes(self) -> float:
         """Of a base file, with its filter."""
         return self.rows * self.row_bytes / self.files + FILTER_BYTES
@@ -114,7 +119,12 @@ def rewritten(at: Workload) -> float:
     return updated + chosen * (1 - updated / at.files)
 
 
-def files_for(rows: float, row_bytes: float, partitions: int) -> float:
-    """The fewest base files that a table of so many rows has, at least one a partition path."""
-    room = MAX_FILE_BYTES - FILTER_BYTES
+def files_for(
+    rows: float, row_bytes: float, partitions: int, most: float = MAX_FILE_BYTES
+) -> float:
+    """The fewest base files that a table of so many rows has, at least one a partition path.
+
+    `most` are the bytes of the largest one.
+    """
+    room = max(1.0, most - FILTER_BYTES)
     return float(partitions * max(1, math.ceil(rows * row_bytes / partitions / room)))

@@ -17,7 +17,7 @@ from dataclasses import replace
 from keymark.indexes.record import cost as record
 from keymark.indexes.record import hudi_cost as record_in_hudi
 from keymark.indexes.shared.cost import every_file
-from keymark.indexes.shared.hudi_cost import joined, looked_up
+from keymark.indexes.shared.hudi_cost import DESCRIBED, joined, looked_up
 from keymark.indexes.spec import TASKS, Equation, IndexCost
 from keymark.indexes.workload import Workload, touched
 
@@ -39,19 +39,18 @@ def with_groups(at: Workload) -> Workload:
 def tag(at: Workload, _mode: str) -> dict[str, float]:
     """The global index's work in the file groups that have keys, and the names that tasks list."""
     at = with_groups(at)
-    lanes = min(at.shards, at.cores)
     asked = touched(at.shards, at.batch)
     return {
         **record.tag(at, TASKS),
-        "shards_tasks": asked / lanes,
-        "names": (at.shards + asked) * at.shards / lanes,
+        "shards_tasks": asked / at.lanes,
+        "names": (at.shards + asked) * at.shards / at.lanes,
     }
 
 
 def written(at: Workload) -> dict[str, float]:
     """A streaming write's last stage has a task for each file group, with rows or without."""
     at = with_groups(at)
-    return {"groups": at.shards / min(at.shards, at.cores)}
+    return {"groups": at.shards / at.lanes}
 
 
 def options(at: Workload) -> dict[str, str]:
@@ -65,7 +64,7 @@ HUDI_COST = IndexCost(
         "tag": Equation("tag/record", tag),
         "lookup": Equation("tag/record", lambda at, mode: looked_up(tag(at, mode))),
         "index": Equation(
-            "index/record", lambda at, mode: record_in_hudi.index(with_groups(at), mode)
+            DESCRIBED.name, lambda at, mode: record_in_hudi.index(with_groups(at), mode)
         ),
         "index_bytes": Equation(
             "index_bytes/record", lambda at, mode: record.index_bytes(with_groups(at), mode)

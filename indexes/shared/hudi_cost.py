@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from keymark.indexes.workload import Workload
+from keymark.indexes.spec import Equation
+from keymark.indexes.workload import Workload, rewritten, touched
 
 KEY_HEAP = 120
 """Bytes of a record key in a JVM's heap beside its characters: a string with its array (40), a
 `HoodieKey` (24) with its part of a pair (24) and of a list or map (32)."""
 LOCATION_HEAP = 136
 """Of a `HoodieRecordGlobalLocation`: the object (40), a file id of 36 characters and an instant."""
+
+
+STATS_TASKS = 200
+"""Hudi's `hoodie.metadata.index.column.stats.parallelism`."""
+STATS_SINCE = {"described": "1.0.0", "paths": "1.0.0"}
+"""Amounts of `described` by the release of Hudi that began the work."""
 
 
 def key_heap(at: Workload) -> float:
@@ -39,6 +46,26 @@ def looked_up(tagging: Mapping[str, float]) -> dict[str, float]:
 def _in_a_lookup(amount: str) -> str:
     name = amount.removesuffix("_tasks")
     return f"{name}_lookup" if name in _OF_A_CALL else amount
+
+
+def described(at: Workload, _mode: str) -> dict[str, float]:
+    """What the metadata table says of new files: their names, and from 1.0 on statistics.
+
+    Those of columns are made in a task for each file, up to a number of tasks: files beyond it add
+    too little to be told. Those of a partition path are made in a task for each, which reads what
+    the metadata table says of its other files.
+    Source: HoodieTableMetadataUtil.convertMetadataToRecords, convertMetadataToPartitionStatRecords.
+    """
+    files = rewritten(at)
+    return {
+        "once_tasks": 1.0,
+        "described": min(files, STATS_TASKS) / at.cores,
+        "paths": min(files, touched(at.partitions, at.batch)) / at.cores,
+    }
+
+
+DESCRIBED = Equation("index/all", described)
+"""The step `index` of an index that is not in the metadata table."""
 
 
 def joined(at: Workload) -> dict[str, float]:

@@ -17,12 +17,12 @@ from pydantic import TypeAdapter, ValidationError
 from keymark.harness.store.results import wrong_keys
 from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.harness.store.units import REQUEST_COUNTS
-from keymark.indexes.workload import Workload, files_for
+from keymark.indexes.workload import MAX_FILE_BYTES, Workload, files_for
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import choose
 from keymark.reports.plan.formulas import SHUFFLE_REST
-from keymark.reports.plan.observe import asked, engine_in, planned
+from keymark.reports.plan.observe import asked, engine_in, files_of_load, planned
 from keymark.reports.plan.predict import Estimate, farthest
 from keymark.reports.plan.score import (
     LOOKUP,
@@ -159,13 +159,11 @@ def _cell(calibration: Calibration, record: RunRecord, cell: CellRecord) -> Cell
 def workload(calibration: Calibration, record: RunRecord, cell: CellRecord) -> Workload:
     """The workload of a cell that nobody has loaded: rows as large as the calibration's.
 
-    A load has a task for each core, or as many as Spark's default parallelism says, and each task
-    makes a file of each partition path, or more where they would be too large.
+    It has the files of a load, or more where they would be too large.
     """
     at = planned(record, cell, files=1.0, row_bytes=calibration.row_bytes)
-    said = record.spark_conf.get("spark.default.parallelism", "")
-    tasks = int(said) if said.isdecimal() else at.cores
-    files = max(float(tasks * at.partitions), files_for(at.rows, at.row_bytes, at.partitions))
+    most = float(cell.options.get("hoodie.parquet.max.file.size", MAX_FILE_BYTES))
+    files = max(files_of_load(record, at), files_for(at.rows, at.row_bytes, at.partitions, most))
     if calibration.model.known[cell.index].owns_layout:
         files = at.buckets
     return replace(at, files=files)

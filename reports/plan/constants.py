@@ -22,6 +22,8 @@ WORDS = MappingProxyType({
     "entries": "an entry of the index",
     "sampled": "sampling the keys of a file group, in each task",
     "files": "a file",
+    "described": "a task that describes files",
+    "paths": "the statistics of a partition path",
     "listed": "a file in the table's list",
     "listed_groups": "a file group in the index's list",
     "footers": "a footer, or a filter",

@@ -22,6 +22,7 @@ from keymark.harness.engines import hudi_name, hudi_order, hudi_version
 from keymark.harness.store.units import REQUEST_COUNTS, Unit
 from keymark.indexes.installed import specs
 from keymark.indexes.shared.cost import every_file
+from keymark.indexes.shared.hudi_cost import DESCRIBED
 from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
 from keymark.indexes.workload import (
     FEW_CORES,
@@ -100,13 +101,7 @@ def dealt_out(at: Workload, _mode: str) -> dict[str, float]:
     return {"once": 1.0, "batch_mb": at.batch * at.row_bytes / 1e6}
 
 
-def listed(at: Workload, mode: str) -> dict[str, float]:
-    """Hudi's metadata table under an index that is not in it: names and statistics of new files."""
-    return {f"once_{mode}": 1.0, "files": rewritten(at) / at.cores}
-
-
 _AROUND = Equation("around/all", around)
-_LISTED = Equation("index/files", listed)
 _OPENED = Equation("point_query/all", lambda at, _mode: every_file(at))
 
 
@@ -256,7 +251,7 @@ def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FB
                 continue
             equation = _equation(quantity, spec, cost)
             if equation is None and quantity == "index" and of_hudi:
-                equation = _LISTED
+                equation = DESCRIBED
             if equation is not None:
                 found[quantity, index] = equation
     return MappingProxyType(found)

@@ -89,9 +89,12 @@ def observations(run: Run, engine: str = NATIVE) -> Iterator[Observation]:
         if view.engine != engine or view.cell not in listed:
             continue
         load = _load_of(view, loads)
-        if load is None:
+        if load is not None:
+            at = workload(run.record, listed[view.cell], load)
+        elif not view.spec.owns_layout:
+            at = _workload_of_upsert(run.record, listed[view.cell], view)
+        else:
             continue
-        at = workload(run.record, listed[view.cell], load)
         if at is not None:
             yield from _of_cell(model, view, at, load if view is load else None)
             yield from _of_lookup(model, view, asked(run.record, at))
@@ -123,6 +126,32 @@ def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | 
         return None
     row_bytes = max((stored - files * FILTER_BYTES) / cell.rows, 1.0)
     return planned(record, cell, files=files, row_bytes=row_bytes)
+
+
+def _workload_of_upsert(record: RunRecord, cell: CellRecord, view: CellView) -> Workload | None:
+    """The workload of a cell whose table's load nobody has measured; None where nothing says it.
+
+    Such a table started from a shared load, and no cell of the run has the numbers of that. Its
+    files are taken to be as many as a load makes, and as large as those that the upsert wrote.
+    """
+    written = median(view.values(STEP, "total", "files_written").values() or [0.0])
+    stored = median(view.values(STEP, "write", "bytes_written").values() or [0.0])
+    if not cell.rows or not written or not stored:
+        return None
+    at = planned(record, cell, files=1.0, row_bytes=1.0)
+    files = max(written, files_of_load(record, at))
+    row_bytes = max((stored / written - FILTER_BYTES) * files / cell.rows, 1.0)
+    return replace(at, files=files, row_bytes=row_bytes)
+
+
+def files_of_load(record: RunRecord, at: Workload) -> float:
+    """The files that a load makes: each of its tasks one of each partition path.
+
+    It has a task for each core, or as many as Spark's default parallelism says.
+    """
+    said = record.spark_conf.get("spark.default.parallelism", "")
+    tasks = int(said) if said.isdecimal() else at.cores
+    return float(tasks * at.partitions)
 
 
 def planned(record: RunRecord, cell: CellRecord, *, files: float, row_bytes: float) -> Workload:

@@ -41,6 +41,9 @@ SCORED = (
     *POINT_QUERIES,
     *REQUEST_COUNTS,
 )
+_OF_OWN_TABLES = ("index", "bootstrap", WHOLE)
+"""Quantities that tables of another version do not tell: Hudi streams writes of the metadata table
+in those of version 8 and later, and else reads the keys of all new files for the record index."""
 AMONG = ("global", "all")
 """What a choice is made among: the indexes that are right for any table, or all."""
 
@@ -215,10 +218,14 @@ def _engine(calibration: Calibration, run: Run) -> str:
 
 def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
     """What a run tells that the fit has not seen: of a run of the fit, its larger tables."""
+    engine = _engine(calibration, run)
+    left_out = () if engine == calibration.engine else _OF_OWN_TABLES
     found = [
         each
-        for each in observations(run, _engine(calibration, run))
-        if each.index in calibration.indexes and each.quantity in SCORED
+        for each in observations(run, engine)
+        if each.index in calibration.indexes
+        and each.quantity in SCORED
+        and each.quantity not in left_out
     ]
     if run.run_id not in calibration.runs:
         return found

@@ -20,7 +20,7 @@ TOO_MUCH = 0.5
 _STEP = 10
 _ROWS = ("rows", "entries", "sorted", "row_mb", "copied_mb", "block_mb")
 _KEYS = ("keys", "pairs", "found", "absent")
-_FILES = ("files", "paged", "footers", "listed", "groups", "names")
+_FILES = ("files", "described", "paths", "paged", "footers", "listed", "groups", "names")
 _SHARDS = ("shards", "sampled", "listed_groups")
 _GROUPS = "table.variants.shards.hoodie.metadata.record.index.{}.filegroup.count"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from synthetic_runs import INFO, sample, write_run
 
 from keymark.harness.store.run_record import RunRecord
-from keymark.indexes.workload import FILTER_BYTES, Workload
+from keymark.indexes.workload import FILTER_BYTES, Workload, rewritten
 from keymark.reports.plan.formulas import KEYMARK, CostModel, cost_model
 from keymark.reports.plan.observe import asked
 
@@ -33,6 +33,8 @@ TRUE = {
     "keys_threads": 2e-7,
     "sorted": 1e-7,
     "files": 4e-3,
+    "described": 6e-3,
+    "paths": 2e-2,
     "files_tasks": 4e-3,
     "files_threads": 8e-4,
     "rows": 2e-6,
@@ -173,6 +175,10 @@ def _upsert(shared, said, *, on_store):
     whole = sum(walls.values()) + said.seconds("around")
     made = [sample(**shared, **step, phase=name, value=value) for name, value in walls.items()]
     made.append(sample(**shared, **step, value=whole))
+    files = rewritten(said.at)
+    made.append(sample(**shared, **step, metric="files_written", value=files))
+    stored = files * said.at.file_bytes
+    made.append(sample(**shared, **step, phase="write", metric="bytes_written", value=stored))
     moved = said.of("shuffle")
     made.append(sample(**shared, **step, phase="tag", metric="shuffle_write_bytes", value=moved))
     if said.model.of_hudi:

@@ -96,6 +96,7 @@ def test_tables_of_another_version_of_a_release_stand_for_it(tmp_path):
     )
     scored = score(known, load_runs([other]))
     assert scored.engines == ("hudi@1.2.0-v6",)
+    assert {each.quantity for each in scored.off}.isdisjoint({"index", "bootstrap", "whole"})
     (told,) = (line for line in score_lines(scored) if "stand in" in line)
     assert "cells of hudi@1.2.0-v6 stand in for hudi@1.2.0: tables of version 6 instead" in told
     made = ahead.predict(known, planned("holdout_large"))

@@ -95,6 +95,20 @@ def test_tables_that_share_a_load_have_its_files(tmp_path):
     assert all(each.value == every[each.cell, "index_bytes"].value for each in kept)
 
 
+def test_tables_of_a_load_that_no_cell_measured_have_files_like_those_of_the_upsert(tmp_path):
+    """As where `--index record` leaves out the cells that load."""
+    alone = load_runs([plan_run(tmp_path / "alone", repetitions=1)])[0]
+    of_record = plan_run(
+        tmp_path / "record", repetitions=1, on_one_load=True, indexes=("record", "bucket")
+    )
+    every = {(each.cell, each.quantity): each for each in observations(alone)}
+    found = [each for each in observations(load_runs([of_record])[0]) if each.index == "record"]
+    assert {each.quantity for each in found} >= {"tag", "write", "whole", "lookup", "index_bytes"}
+    for each in found:
+        at = every[each.cell, each.quantity].at
+        assert (each.at.files, each.at.row_bytes) == pytest.approx((at.files, at.row_bytes))
+
+
 def test_a_run_that_only_reads_tells_queries_by_key(tmp_path):
     """As the scenario `point_query_files`, whose tables have the most files of all."""
     path = plan_run(tmp_path / "run", repetitions=1, on_one_load=True)

@@ -259,8 +259,8 @@ def test_hudi_works_in_tasks_and_shuffles_for_every_index_that_joins():
         assert (shuffled is None) == HUDI.known[index].owns_layout
     assert set(HUDI.known) == set(KEYMARK.known) - {"hbase"}
     # An index that is not in the metadata table costs the names of new files there.
-    assert HUDI.name_of("index", "global_simple") == "index/files"
-    assert HUDI.name_of("index", "record") == "index/record"
+    assert HUDI.name_of("index", "global_simple") == "index/all"
+    assert HUDI.name_of("index", "record") == "index/all"
     # One that is costs them beside its own entries.
     kept = HUDI.amounts("index", "record", SMALL, TASKS)
     assert (kept["keys"], kept["files"]) == (250, pytest.approx(rewritten(SMALL) / 2))
