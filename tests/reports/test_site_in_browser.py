@@ -28,8 +28,6 @@ pytestmark = [
 RESULTS = Path(__file__).parents[2] / "results"
 PHONE, LAPTOP = 400, 1280
 LOOKS = [(width, dark) for width in (PHONE, LAPTOP) for dark in (False, True)]
-# What fits depends on the width, and what can be read on the colours: each of them once.
-EACH_ONCE = [(PHONE, False), (LAPTOP, True)]
 PAGES = (
     *("index.html", "write.html", "growth.html", "published.html", "formats.html", "planner.html"),
     *("history.html", "method.html"),
@@ -96,7 +94,7 @@ def test_the_page_fits_and_everybody_can_read_it(out, page, width, dark, tmp_pat
 def test_our_site_can_be_read(ours, page, tmp_path):
     assert browser.console(ours / page, tmp_path) == []
     assert (ours / page).stat().st_size < model.MOST_BYTES
-    for width, dark in EACH_ONCE:
+    for width, dark in LOOKS:
         assert_readable(ours / page, width, dark, tmp_path)
 
 
