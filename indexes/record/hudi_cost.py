@@ -23,7 +23,7 @@ from keymark.indexes.shared.hudi_cost import (
     looked_up,
 )
 from keymark.indexes.spec import TASKS, Equation, IndexCost
-from keymark.indexes.workload import BLOCK_BYTES, Workload, rewritten, touched
+from keymark.indexes.workload import BLOCK_BYTES, Workload, rewritten
 
 
 def tag(at: Workload, _mode: str) -> dict[str, float]:
@@ -42,10 +42,9 @@ def lookup(at: Workload, mode: str) -> dict[str, float]:
 
 def index(at: Workload, mode: str) -> dict[str, float]:
     """A log block for each file group that gets a new key; entries and statistics of new files."""
-    hit = touched(at.shards, at.inserts) if at.inserts else 0.0
     return {
+        **cost.index(at, mode),
         **described(at, mode),
-        "shards_tasks": hit / at.lanes,
         "keys": at.inserts / at.lanes,
         "files": rewritten(at) / at.cores,
     }

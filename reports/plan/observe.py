@@ -120,8 +120,7 @@ def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | 
         cell: one of its cells.
         load: the cell that has the numbers of its table's load.
     """
-    files = median(load.values(LOAD, "total", "files_written").values() or [0.0])
-    stored = median(load.values(LOAD, "write", "bytes_written").values() or [0.0])
+    files, stored = _files_and_bytes(load, LOAD)
     if not cell.rows or not files:
         return None
     row_bytes = max((stored - files * FILTER_BYTES) / cell.rows, 1.0)
@@ -134,14 +133,20 @@ def _workload_of_upsert(record: RunRecord, cell: CellRecord, view: CellView) -> 
     Such a table started from a shared load, and no cell of the run has the numbers of that. Its
     files are taken to be as many as a load makes, and as large as those that the upsert wrote.
     """
-    written = median(view.values(STEP, "total", "files_written").values() or [0.0])
-    stored = median(view.values(STEP, "write", "bytes_written").values() or [0.0])
+    written, stored = _files_and_bytes(view, STEP)
     if not cell.rows or not written or not stored:
         return None
     at = planned(record, cell, files=1.0, row_bytes=1.0)
     files = max(written, files_of_load(record, at))
     row_bytes = max((stored / written - FILTER_BYTES) * files / cell.rows, 1.0)
     return replace(at, files=files, row_bytes=row_bytes)
+
+
+def _files_and_bytes(view: CellView, step: str) -> tuple[float, float]:
+    """How many base files a step wrote, and their bytes; 0 where a cell has no such number."""
+    files = view.values(step, "total", "files_written").values()
+    stored = view.values(step, "write", "bytes_written").values()
+    return median(files or [0.0]), median(stored or [0.0])
 
 
 def files_of_load(record: RunRecord, at: Workload) -> float:

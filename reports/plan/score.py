@@ -219,13 +219,11 @@ def _engine(calibration: Calibration, run: Run) -> str:
 def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
     """What a run tells that the fit has not seen: of a run of the fit, its larger tables."""
     engine = _engine(calibration, run)
-    left_out = () if engine == calibration.engine else _OF_OWN_TABLES
+    told = set(SCORED) if engine == calibration.engine else set(SCORED) - set(_OF_OWN_TABLES)
     found = [
         each
         for each in observations(run, engine)
-        if each.index in calibration.indexes
-        and each.quantity in SCORED
-        and each.quantity not in left_out
+        if each.index in calibration.indexes and each.quantity in told
     ]
     if run.run_id not in calibration.runs:
         return found
