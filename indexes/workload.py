@@ -19,8 +19,6 @@ LOCAL_BYTES = 64 << 20
 """`keymark.local.bytes`: work from so many bytes on is done by Spark."""
 PAGE_ROWS = 2_048
 """`keymark.parquet.page.rows`: of a page of a base file that has at least two of them."""
-FEW_CORES = 4
-"""On a local master with so many cores or fewer, threads write files of any size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

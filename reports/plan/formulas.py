@@ -25,7 +25,6 @@ from keymark.indexes.shared.cost import every_file
 from keymark.indexes.shared.hudi_cost import DESCRIBED
 from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
 from keymark.indexes.workload import (
-    FEW_CORES,
     Workload,
     has_pages,
     rewritten,
@@ -85,7 +84,7 @@ def write(
         **amounts,
         # Threads take turns at what is done for each file: it holds the interpreter's lock.
         f"files_{mode}": files / at.cores,
-        f"paged_{mode}": files / at.cores if has_pages(at.rows / of) else 0.0,
+        "paged": files / at.cores if has_pages(at.rows / of) else 0.0,
         "row_mb": row_mb * share,
         "copied_mb": row_mb * (1 - share),
     }
@@ -169,14 +168,9 @@ class CostModel:
         return _sharing(self.of_hudi).get(name, ())
 
     def mode_of(self, quantity: str, index: str, at: Workload) -> str:
-        """Who does a piece of work: Spark from `keymark.local.bytes` on, as the product decides.
-
-        A few cores are taken as those of a local master, where threads write files of any size.
-        """
+        """Who does a piece of work: Spark from `keymark.local.bytes` on, as the product decides."""
         if self.of_hudi:
             return TASKS
-        if quantity in ("write", "around") and at.local_bytes and at.cores <= FEW_CORES:
-            return THREADS
         return TASKS if self.weight(quantity, index, at) >= at.local_bytes else THREADS
 
     def weight(self, quantity: str, index: str, at: Workload) -> float:

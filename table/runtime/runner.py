@@ -30,9 +30,6 @@ Progress = Callable[[int, int, str], None]
 # in at most so many steps, of some ten seconds on a core or two.
 _STEPS = 20
 _STEP_BYTES_MIN = 1 << 32
-# Threads of one process use about so many cores well: writing file groups holds the interpreter's
-# lock for a fifth of its time (py-spy, an upsert of 30,000 rows into 20 files).
-_THREADS_WELL = 4
 # Stands for the number of an item where a task tells how long it has synced.
 _SYNCED = -1
 
@@ -47,7 +44,6 @@ class TaskRunner(Protocol):
         *,
         weights: Sequence[int],
         packed: bool = True,
-        threads: bool = False,
     ) -> list[R]:
         """The results in the order of `items`.
 
@@ -57,9 +53,6 @@ class TaskRunner(Protocol):
             weights: bytes of work per item.
             packed: whether a distributed task may take several items; where they are large on
                 their own, one at a time keeps memory small.
-            threads: whether few cores of this machine are as well used by threads, however much
-                work there is: most of it is outside of the interpreter's lock, and an item leaves
-                nothing large in memory.
         """
 
     @property
@@ -86,10 +79,9 @@ class LocalRunner:
         *,
         weights: Sequence[int],
         packed: bool = True,
-        threads: bool = False,
     ) -> list[R]:
         """Run the heaviest first; each item is a task of its own anyway."""
-        del packed, threads
+        del packed
         if len(items) < 2 or self.threads < 2:
             return [function(item) for item in items]
         order = sorted(range(len(items)), key=lambda i: -weights[i])
@@ -120,9 +112,6 @@ class LocalRunner:
 class SparkRunner:
     """One Spark job of a few tasks per core; work below `local_bytes` stays in this process.
 
-    So does work that suits threads where a local master has few cores: its tasks would share them
-    with this process, and rows would go through the JVM. With 0 `local_bytes` all goes to tasks.
-
     A Python task costs Spark tens of milliseconds, so items are packed into tasks by weight.
     """
 
@@ -136,14 +125,10 @@ class SparkRunner:
         *,
         weights: Sequence[int],
         packed: bool = True,
-        threads: bool = False,
     ) -> list[R]:
         """Run a task per pack of items, or per item, and return the results in order."""
         if not items or not self.distributes(sum(weights)):
             return LocalRunner().run(function, items, weights=weights)
-        cores = self.threads_each(1)
-        if threads and self.local_bytes and self._is_local and cores <= _THREADS_WELL:
-            return LocalRunner(cores).run(function, items, weights=weights)
         context = self.spark.sparkContext
         packs = pack(weights, 2 * context.defaultParallelism if packed else len(items))
         slices = [[(i, items[i]) for i in members] for members in packs]

@@ -204,8 +204,7 @@ def write_files(
         weights = [(task.base.size if task.base else 0) + len(task.keys) * 100 for task in tasks]
     with tx.phase("write"):
         tx.start()
-        # A thread holds one file group at a time, and leaves its counts alone.
-        results = tx.writer.runner.run(write_file_group, tasks, weights=weights, threads=True)
+        results = tx.writer.runner.run(write_file_group, tasks, weights=weights)
     outcomes = np.empty(len(placed.rows), np.uint8)
     for (_, _, members), result in zip(groups, results, strict=True):
         outcomes[members] = result.outcomes

@@ -14,7 +14,6 @@ from keymark.indexes.bloom import cost as bloom_cost
 from keymark.indexes.record import cost as record
 from keymark.indexes.spec import TASKS, THREADS
 from keymark.indexes.workload import (
-    FEW_CORES,
     FILTER_BYTES,
     LOCAL_BYTES,
     PAGE_ROWS,
@@ -33,7 +32,6 @@ from keymark.reports.plan.formulas import (
 )
 from keymark.table.index.protocol import index_name
 from keymark.table.properties import options
-from keymark.table.runtime import runner
 
 amounts, mode_of, name_of = KEYMARK.amounts, KEYMARK.mode_of, KEYMARK.name_of
 SMALL = Workload(rows=100_000, batch=1_000, cores=2, partitions=10, files=20, shards=4)
@@ -213,11 +211,6 @@ def test_spark_takes_over_where_the_product_says_so():
     rows = 20 * (size - FILTER_BYTES) / SMALL.row_bytes
     assert mode_of("tag", "global_simple", replace(SMALL, rows=rows - 1)) == THREADS
     assert mode_of("tag", "global_simple", replace(SMALL, rows=rows + 1)) == TASKS
-    # Threads write files of any size on a local master of up to four cores.
-    large = replace(SMALL, rows=1e9)
-    modes = {n: mode_of("write", "record", replace(large, cores=n)) for n in (2, 4, 5)}
-    assert modes == {2: THREADS, 4: THREADS, 5: TASKS}
-    assert mode_of("write", "record", replace(large, local_bytes=0)) == TASKS
     assert name_of("tag", "bucket") == "tag/bucket"
     assert name_of("shuffle", "record") is None
 
@@ -225,7 +218,6 @@ def test_spark_takes_over_where_the_product_says_so():
 def test_what_the_planner_knows_of_the_product_is_true():
     assert str(LOCAL_BYTES) == options._DEFAULTS[options.LOCAL_BYTES]
     assert str(PAGE_ROWS) == options._DEFAULTS[options.PAGE_ROWS]
-    assert runner._THREADS_WELL == FEW_CORES
 
 
 def test_a_table_has_the_fewest_files_that_hold_its_rows():

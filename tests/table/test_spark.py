@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -135,19 +133,6 @@ def test_upsert_on_executors_equals_upsert_in_process(spark, tmp_path):
         assert made.check().ok
     assert results[0].updated == results[1].updated == 500
     assert contents[0].sort_by("id").equals(contents[1].sort_by("id"))
-
-
-def test_heavy_work_that_suits_threads_stays_on_few_cores_of_this_machine(spark, monkeypatch):
-    def is_here(local_bytes, *, threads):
-        made = SparkRunner(spark, local_bytes=local_bytes)
-        found = made.run(os.readlink, ["/proc/self"] * 2, weights=[1, 1], threads=threads)
-        return set(found) == {str(os.getpid())}
-
-    assert is_here(1, threads=True)
-    assert not is_here(1, threads=False)
-    assert not is_here(0, threads=True)
-    monkeypatch.setattr("keymark.table.runtime.runner._THREADS_WELL", 1)
-    assert not is_here(1, threads=True)
 
 
 def test_what_tasks_sync_is_counted(spark, tmp_path, monkeypatch):
