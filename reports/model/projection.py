@@ -147,8 +147,11 @@ class CellView:
         """Values of the steps ``<kind>_<round>``, by round, then by repetition."""
         found = {}
         for (step, *rest), series in self.series.items():
+            # Most of a cell's series are of another phase or metric.
+            if rest != [phase, metric]:
+                continue
             stem, _, number = step.rpartition("_")
-            if stem == kind and number.isdecimal() and rest == [phase, metric]:
+            if stem == kind and number.isdecimal():
                 values = {repetition: value for (repetition, _), value in series.values.items()}
                 found[int(number)] = values
         return found

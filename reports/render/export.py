@@ -12,7 +12,7 @@ from keymark.harness.store.results import SCHEMA_VERSION, Sample
 from keymark.reports.model.facts import missing_cells, versions, work
 from keymark.reports.model.projection import CellView, Run, step_order
 from keymark.reports.model.report_warnings import run_warnings
-from keymark.reports.render.text import clean, spreadsheet
+from keymark.reports.render.text import clean, clean_name, spreadsheet
 from keymark.reports.sections.growth_part import GrowthPart
 from keymark.reports.sections.overhead_part import overhead_part
 from keymark.reports.stats.bootstrap import median_interval
@@ -134,10 +134,10 @@ def _metrics(cell: CellView) -> list[dict[str, Any]]:
         odd = shape_caveats(series.values) if series.metric == "wall_s" else ()
         metrics.append(
             {
-                "step": clean(series.step),
-                "phase": clean(series.phase),
-                "metric": clean(series.metric),
-                "unit": clean(series.unit),
+                "step": clean_name(series.step),
+                "phase": clean_name(series.phase),
+                "metric": clean_name(series.metric),
+                "unit": clean_name(series.unit),
                 "median": found.median,
                 "low": found.low,
                 "high": found.high,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from keymark.harness.redaction import redact_text
@@ -56,6 +57,12 @@ def clean(text: object, longest: int = LONGEST) -> str:
     raw = _ANSI.sub("", redact_text(str(text)[: 4 * longest]))
     shown = "".join(_showable(letter) for letter in raw.replace("\n", " ").replace("\t", " "))
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+@lru_cache(maxsize=10_000)
+def clean_name(name: str) -> str:
+    """`clean` for names of steps and numbers, each of which a run has in every cell."""
+    return clean(name)
 
 
 def markdown(text: object, longest: int = LONGEST) -> str:

@@ -116,16 +116,23 @@ def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
         )
         for place, each in enumerate(right)
     ]
+    # The largest first, so that no core is left alone with it at the end.
+    work.sort(key=lambda each: -_bytes(each.path))
     workers = min(len(work), os.cpu_count() or 1)
     if workers > 1:
         # A fork would share the threads of Arrow and numpy.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            entries = list(pool.map(publish_run, [out] * len(work), work))
+            made = list(pool.map(publish_run, [out] * len(work), work))
     else:
-        entries = [publish_run(out, each) for each in work]
+        made = [publish_run(out, each) for each in work]
+    entries = sorted(made, key=lambda entry: entry.run_id)
     write_feeds(out, [out / "runs" / each.run_id for each in entries])
     newest = sorted(entries, key=lambda entry: entry.started, reverse=True)
     return sorted(newest, key=lambda entry: not entry.is_ours)
+
+
+def _bytes(run: Path) -> int:
+    return sum(each.stat().st_size for each in run.iterdir())
 
 
 def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHistory]) -> None:
