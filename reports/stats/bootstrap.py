@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,26 @@ _SEED = 1
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """The interval of the median of finite values, at least one."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
-    lower, upper = _middles(len(ordered))
-    medians = (ordered[lower] + ordered[upper]) / 2
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(medians, (tail, 100 - tail), method="closest_observation")
+    if len(ordered) % 2:
+        low, high = ordered[_ends(len(ordered))]
+    else:
+        lower, upper = _middles(len(ordered))
+        low, high = _interval((ordered[lower] + ordered[upper]) / 2)
     return float(low), float(high)
+
+
+@cache
+def _ends(n: int) -> npt.NDArray[np.int64]:
+    """Which of an odd number of ordered values the interval ends at: each median is one of them."""
+    return _interval(_middles(n)[0])
+
+
+def _interval(medians: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    tail = 100 * (1 - CONFIDENCE) / 2
+    ends: npt.NDArray[Any] = np.percentile(
+        medians, (tail, 100 - tail), method="closest_observation"
+    )
+    return ends
 
 
 @cache
