@@ -92,7 +92,8 @@ def headline(made: Advice) -> str:
         return f"{name}: nothing to change; {best} is the index that adds least to its writes."
     if best is not None:
         return f"{name}: nothing to change; of the indexes, {best} would add least to its writes."
-    return f"{name}: nothing to change; which index would add least cannot be told."
+    matters = plan_text.difference(made.plan)
+    return f"{name}: nothing to change; which index would add least cannot be told{matters}."
 
 
 def facts(made: Advice) -> list[tuple[str, str]]:

@@ -110,6 +110,15 @@ class Plan:
         added, whole = (self.of(metric)[best].estimate.value for metric in ("added_s", "write_s"))
         return added / whole if whole else 0.0
 
+    @property
+    def tie_share(self) -> float | None:
+        """The share of a write by which tied indexes differ; None without a tie, or a write."""
+        if not self.choice.ties or not self.knows_writes:
+            return None
+        writes = self.of("write_s")
+        tied = [writes[name].estimate.value for name in (self.choice.order[0], *self.choice.ties)]
+        return 1 - min(tied) / max(tied)
+
     def of(self, metric: str) -> dict[str, Prediction]:
         """The predictions of a metric, by index."""
         return {each.index: each for each in self.predictions if each.metric == metric}
@@ -286,6 +295,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
         "options": made.choice.options,
         "why": made.choice.why,
         "ties": list(made.choice.ties),
+        "tie_share": made.tie_share,
         "untold": [asdict(each) for each in made.choice.untold],
         "candidates": list(made.candidates),
         "not_predicted": unpredicted(made),

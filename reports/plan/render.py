@@ -97,7 +97,7 @@ def table(made: Plan) -> tuple[list[str], list[list[str]]]:
 def lines(made: Plan) -> list[str]:
     """The answer in sentences, without the table."""
     choice = made.choice
-    said = [f"{tie}: their ranges overlap"] if (tie := tied(choice)) else []
+    said = tie_lines(made)
     said.append(f"recommended: {choice.recommended or 'nothing'} ({choice.why})")
     said += [f"  {name}={value}" for name, value in choice.options.items()]
     said += over_ranges(made.regrets) if made.regrets else []
@@ -219,6 +219,18 @@ def tied(choice: Choice) -> str:
     """The indexes that cannot be told from the best one; empty if it is alone."""
     names = [choice.order[0], *choice.ties]
     return f"tie of {', '.join(names[:-1])} and {names[-1]}" if choice.ties else ""
+
+
+def tie_lines(made: Plan) -> list[str]:
+    """Which indexes are tied and how much the choice among them matters; nothing without a tie."""
+    tie = tied(made.choice)
+    return [f"{tie}: their ranges overlap{difference(made)}"] if tie else []
+
+
+def difference(made: Plan) -> str:
+    """How much the choice among tied indexes matters; empty where no write is predicted."""
+    share = made.tie_share
+    return "" if share is None else f"; as predicted they differ by {share:.0%} of a write"
 
 
 def remarks(made: Plan) -> list[str]:

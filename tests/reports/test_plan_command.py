@@ -258,11 +258,13 @@ def test_a_tie_is_called_one_before_anything_is_recommended(fitted, monkeypatch)
     made = answer(calibration.load(fitted["fit"]), PlanRequest(at=Workload(rows=1e6, batch=1e4)))
     assert made.choice.recommended == "record"
     said = lines(made)
-    assert said[0].startswith("tie of record and global_simple: their ranges overlap")
+    differ = f"; as predicted they differ by {made.tie_share:.0%} of a write"
+    assert said[0] == f"tie of record and global_simple: their ranges overlap{differ}"
     assert said[1].startswith("recommended: record (record is predicted to add least")
     costs["global_simple"] = Estimate(4.0, 3.0, 5.0)
     made = answer(calibration.load(fitted["fit"]), PlanRequest(at=Workload(rows=1e6, batch=1e4)))
     assert not any("tie" in line.split() for line in lines(made))
+    assert made.tie_share is None
 
 
 def test_crossovers_are_rounded_and_left_out_where_nobody_knows(fitted):
