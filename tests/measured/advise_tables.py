@@ -283,7 +283,7 @@ def added(table: Drawn, folder: Path) -> dict[str, float]:
     if table.merge_on_read:
         return {}
     out = folder / "best"
-    if not (out / "report" / "summary.json").exists():
+    if not (out / "summary.json").exists():
         subprocess.run(["rm", "-rf", str(out)], check=True)
         words = [sys.executable, "-m", "keymark", "run", "quickstart", "--engine", table.maker]
         words += [word for index in GLOBAL for word in ("--index", index)]
@@ -298,7 +298,7 @@ def added(table: Drawn, folder: Path) -> dict[str, float]:
         words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         # An index that is not verified is left out below.
         subprocess.run([*words, "--out", str(out)], check=False, stdout=subprocess.DEVNULL)
-    cells = json.loads((out / "report" / "summary.json").read_text())["cells"]
+    cells = json.loads((out / "summary.json").read_text())["cells"]
     return {
         cell["index"]: sum(
             each["median"]
