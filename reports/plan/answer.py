@@ -113,10 +113,10 @@ class Plan:
     @property
     def tie_share(self) -> float | None:
         """The share of a write by which tied indexes differ; None without a tie, or a write."""
-        if not self.choice.ties or not self.knows_writes:
+        if not self.choice.tied or not self.knows_writes:
             return None
         writes = self.of("write_s")
-        tied = [writes[name].estimate.value for name in (self.choice.order[0], *self.choice.ties)]
+        tied = [writes[name].estimate.value for name in self.choice.tied]
         return 1 - min(tied) / max(tied)
 
     def of(self, metric: str) -> dict[str, Prediction]:

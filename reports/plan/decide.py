@@ -48,6 +48,11 @@ class Choice:
     options: dict[str, str]
     untold: tuple[Untold, ...] = ()
 
+    @property
+    def tied(self) -> tuple[str, ...]:
+        """The best index and those that cannot be told from it; nothing without a tie."""
+        return (self.order[0], *self.ties) if self.ties else ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shards:

@@ -217,8 +217,8 @@ def over_ranges(made: Regrets) -> list[str]:
 
 def tied(choice: Choice) -> str:
     """The indexes that cannot be told from the best one; empty if it is alone."""
-    names = [choice.order[0], *choice.ties]
-    return f"tie of {', '.join(names[:-1])} and {names[-1]}" if choice.ties else ""
+    names = choice.tied
+    return f"tie of {', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 
 def tie_lines(made: Plan) -> list[str]:

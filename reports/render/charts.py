@@ -8,24 +8,18 @@ Bars start at zero.
 from __future__ import annotations
 
 import io
-import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 
 import matplotlib as mpl
-import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import Patch
 from matplotlib.text import Text
-from PIL import Image
 
 from keymark.harness.store.units import Unit
 from keymark.indexes.spec import UNKNOWN_COLOR
@@ -56,10 +50,7 @@ PHASE_LOOKS = {
 }
 
 _WIDTH = 4.5
-_DPI = 1600 / _WIDTH
-_POINTS = 72
-_IDS = re.compile(r' id="[^"]*"')
-_IN_POINTS = re.compile(r'((?:width|height)="[\d.]+)pt"')
+_PIXELS = 1600
 # Letters in a line of that width.
 _TITLE, _SUBTITLE, _SOURCE = 46, 74, 86
 _STYLE = {
@@ -91,9 +82,9 @@ class Lettering:
     source: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """One chart, drawn and laid out when it is first asked for, and then kept.
+    """One chart, drawn when it is asked for.
 
     Attributes:
         draw: fills a figure.
@@ -105,47 +96,40 @@ class Drawing:
     rows: int
     title: str
 
-    @cached_property
+    @property
     def bare_svg(self) -> str:
         """Without title and background, for a page that has its own."""
-        return _svg(self._figure)
+        with _quiet_style():
+            figure = Figure(figsize=(_WIDTH, self._height), layout="constrained")
+            self.draw(figure)
+            _fix_layout(figure)
+            return _saved(figure, "svg", transparent=True).decode()
 
     def alone(self, lettering: Lettering) -> tuple[str, bytes]:
-        """For publication: an SVG whose text is text, and a PNG 1,600 pixels wide.
-
-        Title, subtitle and source are a figure of their own, on which the chart is put.
-        """
+        """For publication: an SVG whose text is text, and a PNG 1,600 pixels wide."""
         title = textwrap.wrap(self.title, _TITLE)
         subtitle = textwrap.wrap(lettering.subtitle, _SUBTITLE)
         source = textwrap.wrap(lettering.source, _SOURCE)
         above = 0.14 + 0.2 * len(title) + 0.14 * len(subtitle)
         below = 0.06 + 0.12 * len(source)
-        height = above + self._figure.get_figheight() + below
-        frame = Figure(figsize=(_WIDTH, height))
-        top = 1 - 0.06 / height
         with _quiet_style():
-            frame.text(0.02, top, "\n".join(title), va="top", fontsize=11, fontweight="bold")
-            top -= 0.2 * len(title) / height
-            frame.text(0.02, top, "\n".join(subtitle), va="top", fontsize=7.5)
-            frame.text(0.02, 0.04 / height, "\n".join(source), va="bottom", fontsize=6.5)
-        around = _IDS.sub("", _svg(frame, transparent=False)).rpartition("</svg>")[0]
-        # A unit of the frame is a point, so the chart in it must not name one.
-        chart = _IN_POINTS.sub(r'\1"', self.bare_svg.partition("<svg ")[2], count=2)
-        pixels = _pixels(frame)
-        first = round(above * _DPI)
-        body = _pixels(self._figure)
-        pixels[first : first + len(body)] = body
-        png = io.BytesIO()
-        Image.fromarray(pixels).save(png, "png")
-        return f'{around}<svg y="{above * _POINTS:.3f}" {chart}</svg>\n', png.getvalue()
-
-    @cached_property
-    def _figure(self) -> Figure:
-        with _quiet_style():
-            figure = Figure(figsize=(_WIDTH, 0.95 + 0.44 * self.rows), layout="constrained")
-            self.draw(figure)
+            height = above + self._height + below
+            figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+            head, body, foot = figure.subfigures(
+                3, 1, height_ratios=(above, self._height, below), hspace=0, squeeze=False
+            )[:, 0]
+            top = 1 - 0.06 / above
+            head.text(0.02, top, "\n".join(title), va="top", fontsize=11, fontweight="bold")
+            top -= 0.2 * len(title) / above
+            head.text(0.02, top, "\n".join(subtitle), va="top", fontsize=7.5)
+            self.draw(body)
+            foot.text(0.02, 0.04 / below, "\n".join(source), va="bottom", fontsize=6.5)
             _fix_layout(figure)
-        return figure
+            return _saved(figure, "svg").decode(), _saved(figure, "png")
+
+    @property
+    def _height(self) -> float:
+        return 0.95 + 0.44 * self.rows
 
 
 def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
@@ -160,25 +144,10 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
     def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
         kinds = list(dict.fromkeys((cell.run_label, cell.engine) for cell in cells))
-        medians = [summary.median / scale for _, summary in shown]
-        axes.barh(
-            range(len(shown)),
-            medians,
-            height=0.62,
-            color=[cell.spec.color for cell, _ in shown],
-            hatch=[_hatch(kinds.index((cell.run_label, cell.engine))) for cell, _ in shown],
-            edgecolor=INK,
-            linewidth=0.6,
-        )
-        around = [
-            [(summary.median - summary.low) / scale for _, summary in shown],
-            [(summary.high - summary.median) / scale for _, summary in shown],
-        ]
-        axes.errorbar(
-            medians, range(len(shown)), xerr=around, fmt="none", ecolor=INK, elinewidth=1.2,
-            capsize=3,
-        )  # fmt: skip
-        for row, (_, summary) in enumerate(shown):
+        for row, (cell, summary) in enumerate(shown):
+            _bar(axes, row, summary, scale)
+            axes.patches[-1].set_facecolor(cell.spec.color)
+            axes.patches[-1].set_hatch(_hatch(kinds.index((cell.run_label, cell.engine))))
             _value_label(axes, row, summary.high / scale, digits(summary.median / scale))
         top = max(summary.high for _, summary in shown) / scale
         _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
@@ -271,6 +240,13 @@ def interval_words(summaries: Sequence[Summary]) -> str:
     return f"median of n = {n}, whisker: range"
 
 
+def _bar(axes: Axes, row: int, summary: Summary, scale: float) -> None:
+    median = summary.median / scale
+    around = [[median - summary.low / scale], [summary.high / scale - median]]
+    axes.barh(row, median, height=0.62, edgecolor=INK, linewidth=0.6)
+    axes.errorbar(median, row, xerr=around, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+
+
 def _drop_too_wide(figure: FigureBase, inside: Sequence[tuple[Text, Patch]]) -> None:
     """Take away texts that are wider than the part of a bar which they are written on."""
     figure.get_figure(root=True).draw_without_rendering()
@@ -310,25 +286,20 @@ def _fix_layout(figure: Figure) -> None:
     if engine is not None:
         engine.execute(figure)
     figure.set_layout_engine("none")
+    for part in figure.subfigs:
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
     for axes in figure.axes:
         x, y, width, height = axes.get_position().bounds
         axes.set_position((round(x, 5), round(y, 5), round(width, 5), round(height, 5)))
 
 
-def _svg(figure: Figure, *, transparent: bool = True) -> str:
+def _saved(figure: Figure, form: str, *, transparent: bool = False) -> bytes:
     target = io.BytesIO()
-    with _quiet_style():
-        figure.savefig(target, format="svg", metadata={"Date": None}, transparent=transparent)
-    return target.getvalue().decode()
-
-
-def _pixels(figure: Figure) -> npt.NDArray[np.uint8]:
-    """Rows of pixels, each red, green and blue."""
-    figure.set_dpi(_DPI)
-    canvas = FigureCanvasAgg(figure)
-    with _quiet_style():
-        canvas.draw()
-    return np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[:, :, :3])
+    metadata = {"Date": None} if form == "svg" else {"Software": None}
+    figure.savefig(
+        target, format=form, dpi=_PIXELS / _WIDTH, metadata=metadata, transparent=transparent
+    )
+    return target.getvalue()
 
 
 @contextmanager

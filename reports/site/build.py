@@ -117,7 +117,7 @@ def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
         for place, each in enumerate(right)
     ]
     # The largest first, so that no core is left alone with it at the end.
-    work.sort(key=lambda each: -_bytes(each.path))
+    work.sort(key=lambda run: -sum(file.stat().st_size for file in run.path.iterdir()))
     workers = min(len(work), os.cpu_count() or 1)
     if workers > 1:
         # A fork would share the threads of Arrow and numpy.
@@ -129,10 +129,6 @@ def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
     write_feeds(out, [out / "runs" / each.run_id for each in entries])
     newest = sorted(entries, key=lambda entry: entry.started, reverse=True)
     return sorted(newest, key=lambda entry: not entry.is_ours)
-
-
-def _bytes(run: Path) -> int:
-    return sum(each.stat().st_size for each in run.iterdir())
 
 
 def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHistory]) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import re
-from xml.etree import ElementTree as ET
 
 import pytest
-from PIL import Image
 from synthetic_runs import quickstart
 
 from keymark.reports.model import projection, tables
@@ -62,22 +59,3 @@ def test_a_title_is_as_wide_as_its_chart_at_most(cells, words):
     lines = [text for text in drawn if "lengthy" in text]
     assert sum(line.count("lengthy") for line in lines) == words
     assert max(map(len, lines)) <= 46
-
-
-def test_a_chart_stands_between_its_title_and_its_source(cells):
-    """In points: a unit of the outer picture."""
-    lettering = charts.Lettering(subtitle="what was measured", source="Source: Keymark")
-    svg, png = charts.stack(tables.phases(cells), "title").alone(lettering)
-    outer = ET.fromstring(svg)
-    (chart,) = outer.findall("{http://www.w3.org/2000/svg}svg")
-    width, height = (float(each) for each in outer.get("viewBox").split()[2:])
-    assert float(chart.get("width")) == width
-    top, bottom = float(chart.get("y")), float(chart.get("y")) + float(chart.get("height"))
-    assert 0 < top < bottom < height
-    picture = Image.open(io.BytesIO(png))
-    assert picture.size == (1600, int(1600 * height / width))
-    title, chart, source = (
-        picture.crop((0, int(first * 1600 / width), 1600, int(last * 1600 / width)))
-        for first, last in ((0, top), (top, bottom), (bottom, height))
-    )
-    assert all(part.convert("L").getextrema()[0] < 60 for part in (title, chart, source))
