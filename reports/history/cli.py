@@ -59,9 +59,10 @@ def history(
     with run_folder_mirror.writing(target) as folder, _naming(folder):
         drawing = history_chart(found)
         runs_named = f"{clean(found.runs[0])} to {clean(found.runs[-1])}"
-        svg, png = drawing.alone(Lettering(subtitle=f"{len(found.runs):,} runs: {runs_named}"))
-        write(folder / "history.svg", svg)
-        write(folder / "history.png", png)
+        subtitle = f"{len(found.runs):,} runs: {runs_named}"
+        pictures = drawing.pictures(Lettering(subtitle=subtitle))
+        write(folder / "history.svg", pictures.svg)
+        write(folder / "history.png", pictures.png)
         write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
         write(folder / "history.md", page(found))
     if as_json:

@@ -18,8 +18,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from keymark.harness.store.units import Unit
 from keymark.indexes.spec import UNKNOWN_COLOR
@@ -83,6 +85,21 @@ class Lettering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures:
+    """A chart in all its forms.
+
+    Attributes:
+        svg: for publication, with title and source; its text is text.
+        png: the same, 1,600 pixels wide.
+        bare_svg: without title and background, for a page that has its own.
+    """
+
+    svg: str
+    png: bytes
+    bare_svg: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """One chart, drawn when it is asked for.
 
@@ -100,13 +117,13 @@ class Drawing:
     def bare_svg(self) -> str:
         """Without title and background, for a page that has its own."""
         with _quiet_style():
-            figure = Figure(figsize=(_WIDTH, self._height), layout="constrained")
+            figure = Figure(figsize=(_WIDTH, self._height))
             self.draw(figure)
-            _fix_layout(figure)
+            _lay_out(figure)
             return _saved(figure, "svg", transparent=True).decode()
 
-    def alone(self, lettering: Lettering) -> tuple[str, bytes]:
-        """For publication: an SVG whose text is text, and a PNG 1,600 pixels wide."""
+    def pictures(self, lettering: Lettering) -> Pictures:
+        """All its pictures of one layout, which takes as long as a picture does."""
         title = textwrap.wrap(self.title, _TITLE)
         subtitle = textwrap.wrap(lettering.subtitle, _SUBTITLE)
         source = textwrap.wrap(lettering.source, _SOURCE)
@@ -114,7 +131,7 @@ class Drawing:
         below = 0.06 + 0.12 * len(source)
         with _quiet_style():
             height = above + self._height + below
-            figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+            figure = Figure(figsize=(_WIDTH, height))
             head, body, foot = figure.subfigures(
                 3, 1, height_ratios=(above, self._height, below), hspace=0, squeeze=False
             )[:, 0]
@@ -124,8 +141,13 @@ class Drawing:
             head.text(0.02, top, "\n".join(subtitle), va="top", fontsize=7.5)
             self.draw(body)
             foot.text(0.02, 0.04 / below, "\n".join(source), va="bottom", fontsize=6.5)
-            _fix_layout(figure)
-            return _saved(figure, "svg").decode(), _saved(figure, "png")
+            _lay_out(figure)
+            svg, png = _saved(figure, "svg").decode(), _saved(figure, "png")
+            head.set_visible(False)
+            foot.set_visible(False)
+            chart = Bbox([[0, below], [_WIDTH, below + self._height]])
+            bare = _saved(figure, "svg", transparent=True, bbox_inches=chart).decode()
+        return Pictures(svg=svg, png=png, bare_svg=bare)
 
     @property
     def _height(self) -> float:
@@ -144,10 +166,25 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
     def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
         kinds = list(dict.fromkeys((cell.run_label, cell.engine) for cell in cells))
-        for row, (cell, summary) in enumerate(shown):
-            _bar(axes, row, summary, scale)
-            axes.patches[-1].set_facecolor(cell.spec.color)
-            axes.patches[-1].set_hatch(_hatch(kinds.index((cell.run_label, cell.engine))))
+        medians = [summary.median / scale for _, summary in shown]
+        axes.barh(
+            range(len(shown)),
+            medians,
+            height=0.62,
+            color=[cell.spec.color for cell, _ in shown],
+            hatch=[_hatch(kinds.index((cell.run_label, cell.engine))) for cell, _ in shown],
+            edgecolor=INK,
+            linewidth=0.6,
+        )
+        around = [
+            [(summary.median - summary.low) / scale for _, summary in shown],
+            [(summary.high - summary.median) / scale for _, summary in shown],
+        ]
+        axes.errorbar(
+            medians, range(len(shown)), xerr=around, fmt="none", ecolor=INK, elinewidth=1.2,
+            capsize=3,
+        )  # fmt: skip
+        for row, (_, summary) in enumerate(shown):
             _value_label(axes, row, summary.high / scale, digits(summary.median / scale))
         top = max(summary.high for _, summary in shown) / scale
         _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
@@ -240,16 +277,9 @@ def interval_words(summaries: Sequence[Summary]) -> str:
     return f"median of n = {n}, whisker: range"
 
 
-def _bar(axes: Axes, row: int, summary: Summary, scale: float) -> None:
-    median = summary.median / scale
-    around = [[median - summary.low / scale], [summary.high / scale - median]]
-    axes.barh(row, median, height=0.62, edgecolor=INK, linewidth=0.6)
-    axes.errorbar(median, row, xerr=around, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
-
-
 def _drop_too_wide(figure: FigureBase, inside: Sequence[tuple[Text, Patch]]) -> None:
     """Take away texts that are wider than the part of a bar which they are written on."""
-    figure.get_figure(root=True).draw_without_rendering()
+    ConstrainedLayoutEngine().execute(figure.get_figure(root=True))
     for text, patch in inside:
         if text.get_window_extent().width > 0.94 * patch.get_window_extent().width:
             text.remove()
@@ -280,12 +310,12 @@ def _hatch(kind: int) -> str:
     return HATCHES[kind % len(HATCHES)]
 
 
-def _fix_layout(figure: Figure) -> None:
-    """Round the places of all axes: the last digits of matplotlib's layout differ between runs."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
-    figure.set_layout_engine("none")
+def _lay_out(figure: Figure) -> None:
+    """Place all axes, rounded: the last digits of matplotlib's layout differ between runs.
+
+    The figure has no layout engine of its own: with one, each saving draws it twice.
+    """
+    ConstrainedLayoutEngine().execute(figure)
     for part in figure.subfigs:
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
     for axes in figure.axes:
@@ -293,12 +323,15 @@ def _fix_layout(figure: Figure) -> None:
         axes.set_position((round(x, 5), round(y, 5), round(width, 5), round(height, 5)))
 
 
-def _saved(figure: Figure, form: str, *, transparent: bool = False) -> bytes:
+def _saved(
+    figure: Figure, form: str, *, transparent: bool = False, bbox_inches: Bbox | None = None
+) -> bytes:
     target = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else {"Software": None}
     figure.savefig(
-        target, format=form, dpi=_PIXELS / _WIDTH, metadata=metadata, transparent=transparent
-    )
+        target, format=form, dpi=_PIXELS / _WIDTH, metadata=metadata, transparent=transparent,
+        bbox_inches=bbox_inches,
+    )  # fmt: skip
     return target.getvalue()
 
 

@@ -30,13 +30,15 @@ class Chart:
     drawing: Drawing
     grid: Grid
 
-    def inline(self, prefix: str = "") -> str:
-        """The picture as it stands in a page, drawn when it is asked for.
+    def inline(self, prefix: str = "", bare_svg: str = "") -> str:
+        """The picture as it stands in a page.
 
         Args:
             prefix: unique on the page; that of the key where it is not given.
+            bare_svg: the picture without title; drawn anew where it is not given.
         """
-        return svg.inline(self.drawing.bare_svg, prefix=prefix or self.key, label=self.label)
+        bare = bare_svg or self.drawing.bare_svg
+        return svg.inline(bare, prefix=prefix or self.key, label=self.label)
 
 
 def chart(key: str, title: str, label: str, drawing: Drawing, numbers: Grid) -> Chart:
@@ -44,9 +46,16 @@ def chart(key: str, title: str, label: str, drawing: Drawing, numbers: Grid) -> 
     return Chart(key=key, title=title, label=label, drawing=drawing, grid=numbers)
 
 
-def write_charts(folder: Path, charts: Iterable[Chart], lettering: Lettering) -> None:
-    """Write charts as SVG and PNG into a folder that `make_folder` made."""
+def write_charts(folder: Path, charts: Iterable[Chart], lettering: Lettering) -> dict[str, str]:
+    """Write charts as SVG and PNG into a folder that `make_folder` made.
+
+    Returns:
+        What `Chart.inline` takes, by the key of a chart: the picture without title, as SVG.
+    """
+    bare = {}
     for chart in charts:
-        svg_file, png_file = chart.drawing.alone(lettering)
-        write(folder / f"{chart.key}.svg", svg_file)
-        write(folder / f"{chart.key}.png", png_file)
+        pictures = chart.drawing.pictures(lettering)
+        write(folder / f"{chart.key}.svg", pictures.svg)
+        write(folder / f"{chart.key}.png", pictures.png)
+        bare[chart.key] = pictures.bare_svg
+    return bare

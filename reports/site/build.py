@@ -134,15 +134,19 @@ def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
 def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHistory]) -> None:
     maps = index_maps(entries)
     make_folder(out / "charts", out)
+    bare: dict[str, str] = {}
     for each in maps:
         runs = ", ".join(clean(name, 80) for name in each.runs)
         source = Lettering(source=f"Source: Keymark, runs {runs}")
-        write_charts(out / "charts", [each.chart], source)
+        bare |= write_charts(out / "charts", [each.chart], source)
     shared: dict[str, Any] = {"pages": PAGES, "up": "", "css": page.style()}
     shared |= {"color": installed.color_of, "entries": entries, "feeds": (CSV, PARQUET)}
     answers = [(question, _answers(question, entries)) for question in QUESTIONS]
     known = {entry.run_id: entry for entry in entries}
-    picture = {each.chart.key: Markup(each.chart.inline()) for each in maps}  # noqa: S704 - our own
+    picture = {
+        each.chart.key: Markup(each.chart.inline(bare_svg=bare[each.chart.key]))  # noqa: S704 - our own
+        for each in maps
+    }
     overview = page.template("site_overview.html.j2")
     write(
         out / "index.html",
@@ -170,8 +174,8 @@ def _drawn(
     for work, charts in headline_charts(works):
         shown = []
         for headline, chart in charts:
-            write_charts(out / "charts", [chart], lettering(work))
-            inline = chart.inline() if size <= _MOST_PICTURES else ""
+            bare = write_charts(out / "charts", [chart], lettering(work))
+            inline = chart.inline(bare_svg=bare[chart.key]) if size <= _MOST_PICTURES else ""
             size += len(inline.encode())
             picture = Markup(inline if size <= _MOST_PICTURES else "")  # noqa: S704 - our own
             shown.append((headline, chart, picture))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,15 @@ def publish_run(out: Path, source: RunSource) -> RunEntry:
     """
     (run,) = projection.load([source.path])
     drawn = _DrawnRun(run=run, report=page.build([run]), own=tuple(question_charts(run)))
-    entry = _entry(drawn, source)
-    _write(out, drawn, entry)
+    folder = out / "runs" / run.run_id
+    make_folder(folder / "charts", out)
+    lettering = facts.lettering([run])
+    lettering = replace(lettering, source=f"{lettering.source}; {source.provenance.label}")
+    bare = write_charts(folder / "charts", drawn.charts, lettering)
+    entry = _entry(drawn, source, bare)
+    samples = export.samples_csv([run])
+    write(folder / "samples.csv", samples)
+    write(folder / "index.html", _page(drawn, entry, bare, samples))
     return entry
 
 
@@ -85,8 +92,14 @@ class _DrawnRun:
         return [*self.report.charts, *owned, *(chart for _, chart, _ in self.own)]
 
 
-def _entry(drawn: _DrawnRun, source: RunSource) -> RunEntry:
-    """What a run says; its charts are named by its place, since a page has those of several."""
+def _entry(drawn: _DrawnRun, source: RunSource, bare: Mapping[str, str]) -> RunEntry:
+    """What a run says; its charts are named by its place, since a page has those of several.
+
+    Args:
+        drawn: the run.
+        source: where it is from.
+        bare: its pictures by the key of a chart, as `write_charts` gives them.
+    """
     run, report = drawn.run, drawn.report
     (part,) = report.runs
     return RunEntry(
@@ -100,25 +113,13 @@ def _entry(drawn: _DrawnRun, source: RunSource) -> RunEntry:
         ended=len(report.ended),
         sentence=part.headline.sentence if part.headline else "No cell gave a verified result.",
         noise=part.headline.noise if part.headline else "",
-        shown=_shown(drawn, source.place),
+        shown=_shown(drawn, source.place, bare),
         spots=_spots(run),
         compared=source.compared,
     )
 
 
-def _write(out: Path, drawn: _DrawnRun, entry: RunEntry) -> None:
-    run = drawn.run
-    folder = out / "runs" / run.run_id
-    make_folder(folder / "charts", out)
-    lettering = facts.lettering([run])
-    lettering = replace(lettering, source=f"{lettering.source}; {entry.label}")
-    write_charts(folder / "charts", drawn.charts, lettering)
-    samples = export.samples_csv([run])
-    write(folder / "samples.csv", samples)
-    write(folder / "index.html", _page(drawn, entry, samples))
-
-
-def _page(drawn: _DrawnRun, entry: RunEntry, samples: str) -> str:
+def _page(drawn: _DrawnRun, entry: RunEntry, bare: Mapping[str, str], samples: str) -> str:
     """The page, with as much on it as it may hold.
 
     Samples, then pictures are left to files. Of a run of very many cells the table of every step
@@ -130,7 +131,7 @@ def _page(drawn: _DrawnRun, entry: RunEntry, samples: str) -> str:
     def picture(chart: Chart) -> str:
         file = _file(run, chart)
         if file not in pictures:
-            pictures[file] = chart.inline()
+            pictures[file] = chart.inline(bare_svg=bare[chart.key])
         return pictures[file]
 
     def link(chart: Chart) -> str:
@@ -164,7 +165,7 @@ def _file(run: Run, chart: Chart) -> str:
     return f"runs/{run.run_id}/charts/{chart.key}"
 
 
-def _shown(drawn: _DrawnRun, place: int) -> dict[str, list[Shown]]:
+def _shown(drawn: _DrawnRun, place: int, bare: Mapping[str, str]) -> dict[str, list[Shown]]:
     """What a run has to say, by the key of the question."""
     found: dict[str, list[Shown]] = {}
     for question, chart, sentence in (*_charts_of_questions(drawn.report), *drawn.own):
@@ -172,7 +173,7 @@ def _shown(drawn: _DrawnRun, place: int) -> dict[str, list[Shown]]:
             title=chart.title,
             sentence=sentence,
             grid=chart.grid,
-            inline=chart.inline(f"run{place}-{chart.key}"),
+            inline=chart.inline(f"run{place}-{chart.key}", bare[chart.key]),
             file=_file(drawn.run, chart),
         )
         found.setdefault(question, []).append(one)

@@ -238,8 +238,7 @@ def draw_growth(medians: dict[str, dict[float, float]], path: Path) -> None:
         axes.grid(color=GRID)
 
     title = "Building a record index costs the same per key"
-    svg, _ = Drawing(draw=draw, rows=7, title=title).alone(Lettering())
-    path.write_text(svg)
+    path.write_text(Drawing(draw=draw, rows=7, title=title).pictures(Lettering()).svg)
 
 
 @contextlib.contextmanager

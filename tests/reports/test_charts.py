@@ -55,7 +55,8 @@ def test_a_label_has_its_engine_in_a_line_of_its_own():
 @pytest.mark.parametrize("words", [3, 30])
 def test_a_title_is_as_wide_as_its_chart_at_most(cells, words):
     whole = tables.phases(cells)
-    drawn = texts(charts.stack(whole, " ".join(["lengthy"] * words)).alone(charts.Lettering())[0])
+    drawing = charts.stack(whole, " ".join(["lengthy"] * words))
+    drawn = texts(drawing.pictures(charts.Lettering()).svg)
     lines = [text for text in drawn if "lengthy" in text]
     assert sum(line.count("lengthy") for line in lines) == words
     assert max(map(len, lines)) <= 46

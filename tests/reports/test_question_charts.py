@@ -43,7 +43,7 @@ def test_formats_are_shown_as_multiples_of_the_best(tmp_path):
         "iceberg@1.10.0 merge_mor": "4.00x",
     }
     assert finding in made.label
-    ET.fromstring(made.drawing.alone(Lettering())[0])
+    ET.fromstring(made.drawing.pictures(Lettering()).svg)
 
 
 def test_a_mode_without_compaction_stands_beside_those_that_compact(tmp_path):
