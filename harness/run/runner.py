@@ -49,8 +49,14 @@ class Progress(Protocol):
     def plan(self, trials: int) -> None:
         """How many trials are to be taken in all; told again when a budget changes it."""
 
-    def begin(self, what: str, left_s: float | None = None) -> None:
-        """What is being done now, and the seconds until the last trial ends, where known."""
+    def begin(self, what: str, left_s: float | None = None, unknown: Sequence[str] = ()) -> None:
+        """What is being done now, and the seconds until the last trial ends, where known.
+
+        Args:
+            what: is done.
+            left_s: seconds; those of an engine that was not seen yet are taken from the others.
+            unknown: names of such engines.
+        """
 
     def end(self) -> None:
         """A trial was taken or left out."""
@@ -352,7 +358,9 @@ class Runner:
         return {*self.failed, *self.ended}
 
     def _tell(self, what: str) -> None:
-        self.progress.begin(what, self._time_left.seconds(self._left_out))
+        left_out = self._left_out
+        unknown = self._time_left.unknown_engines(left_out)
+        self.progress.begin(what, self._time_left.seconds(left_out), unknown)
 
     def _steps_of(self, trial: Trial) -> list[Step]:
         """The steps that a trial takes."""

@@ -85,6 +85,17 @@ class TimeLeft:
             if count > 0 and kind.cell not in failed
         )
 
+    def unknown_engines(self, failed: Container[str] = ()) -> list[str]:
+        """The engines ahead of which no trial was taken; `seconds` guesses theirs by the others.
+
+        Args:
+            failed: ids of cells that are left out from here on.
+        """
+        known = {each.cell.split("/")[0] for each in self._took}
+        ahead = [kind.cell for kind, count in self._ahead.items() if count > 0]
+        engines = [cell.split("/")[0] for cell in ahead if cell not in failed]
+        return [engine for engine in dict.fromkeys(engines) if engine not in known]
+
     def _estimate(self, kind: TrialKind) -> float:
         is_load = not kind.steps
         known = {each: took for each, took in self._took.items() if is_load == (not each.steps)}

@@ -320,7 +320,7 @@ class Quiet:
     def plan(self, trials):
         self.planned.append(trials)
 
-    def begin(self, what, left_s=None):
+    def begin(self, what, left_s=None, *_):
         self.begun.append(what)
         self.left.append(left_s)
 

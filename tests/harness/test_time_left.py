@@ -9,6 +9,7 @@ import pytest
 from harness_fakes import SAMPLE, HonestTable, Quiet, Taker, context
 from job_cases import job, say
 
+from keymark.harness import cli
 from keymark.harness.run.time_left import TimeLeft, TrialKind, duration
 from keymark.harness.scenario import matrix, scenario
 from keymark.harness.store.store import RunFolder
@@ -88,6 +89,26 @@ def test_before_any_repetition_loads_are_all_that_is_known(clock):
     take(left, clock, TrialKind("native/record"), 7)
     left.plan([TrialKind("native/record", UPSERT)])
     assert left.seconds() == 7
+
+
+def test_an_engine_that_was_not_seen_yet_is_named(clock):
+    left = TimeLeft(clock)
+    take(left, clock, TrialKind("native/record"), 7)
+    hudi = [TrialKind(f"hudi@1.2.0/{index}", UPSERT) for index in ("record", "simple")]
+    left.plan([TrialKind("native/record", UPSERT), *hudi])
+    assert left.unknown_engines() == ["hudi@1.2.0"]
+    assert left.unknown_engines(failed={each.cell for each in hudi}) == []
+    take(left, clock, hudi[0], 90)
+    assert left.unknown_engines() == []
+
+
+def test_its_time_is_told_as_a_guess(capsys):
+    with cli.Shown() as shown:
+        shown.begin("loading", 200.0, ["hudi@1.2.0"])
+        shown.begin("loading", 200.0)
+    told = capsys.readouterr().err
+    assert "(3 min left if hudi@1.2.0 took as long as what was measured)" in told
+    assert "(about 3 min left)" in told
 
 
 def test_samples_tell_what_another_process_took(clock):
