@@ -234,9 +234,10 @@ def _read_pages(before: _Before, paged: PagedFile, layout: Layout, schema: pa.Sc
     keep_keys = len(rows) == len(layout.updated) and not len(layout.new)
     known = dict(zip(before.stored.column_names, before.stored.columns, strict=True))
     keys = pa.chunked_array([before.keys])
-    same = paged.same_pages(layout.read, KEY_COLUMN, schema)
-    known |= dict.fromkeys([KEY_COLUMN, *same], keys)
     apart = {*columns_apart(schema)}
+    together = pa.schema([item for item in schema if item.name not in apart])
+    same = paged.same_pages(layout.read, KEY_COLUMN, together)
+    known |= dict.fromkeys([KEY_COLUMN, *same], keys)
     if keep_keys:
         apart |= {KEY_COLUMN, PARTITION_COLUMN}
     names = [name for name in schema.names if name not in apart]

@@ -124,6 +124,21 @@ def test_a_key_field_that_holds_the_keys_is_not_read_again(tmp_path, monkeypatch
         }
 
 
+def test_a_file_of_two_rows_in_two_pages(tmp_path):
+    table = create(tmp_path, {PAGE_ROWS: "1"}, partition_path=None, record_key="k")
+    table.bulk_insert(rows(range(2)))
+    table.upsert(rows([1], ts=3, value="w"))
+    file = paged(newest(table))
+    chunks = dict(zip(file.names, file.chunks[0], strict=True))
+    # The column of file names was written anew: both rows in a page, without a dictionary.
+    assert chunks[FILE_NAME].dictionary is None
+    assert (len(chunks[KEY].pages), len(chunks[FILE_NAME].pages)) == (2, 1)
+    assert table.upsert(rows([1], ts=4, value="x")).updated == 1
+    found = pq.read_table(newest(table)).to_pylist()
+    assert {row["k"]: row["v"] for row in found} == {"k0": "vk0", "k1": "xk1"}
+    assert table.check().ok
+
+
 def test_all_readers_see_the_rows_of_copied_pages(tmp_path):
     table = of_ten_pages(tmp_path / "t")
     before = pages(newest(table))

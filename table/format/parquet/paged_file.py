@@ -204,16 +204,17 @@ class PagedFile:
         Args:
             numbers: of the pages, ascending.
             column: name of the column; one with a dictionary has no other.
-            schema: of all columns. By another type the same bytes would be other values.
+            schema: of the columns to look at, whose pages end at the same rows. By another type
+                the same bytes would be other values.
         """
         field, of = schema.field(column), self.names.index(column)
         groups = self.by_group(numbers)
         found = []
-        for number, name in enumerate(self.names):
-            other = schema.field(name)
+        for other in schema:
+            number = self.names.index(other.name)
             alike = number != of and (other.type, other.nullable) == (field.type, field.nullable)
             if alike and all(self._same(group, (of, number), groups[group]) for group in groups):
-                found.append(name)
+                found.append(other.name)
         return found
 
     def _same(self, group: int, columns: tuple[int, int], members: Sequence[int]) -> bool:
