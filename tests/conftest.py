@@ -115,11 +115,13 @@ SHORT = (
 # What `make test-all` leaves to `make test-engines`: further releases and engines of each kind.
 ENGINES = (
     "tests/harness/test_coalesced_write.py::test_a_write_behind_a_coalesce_is_named_by_its_stage[f",
+    "tests/harness/test_formats_for_real.py::test_an_engine_without_its_jars",
     "tests/harness/test_hudi_for_real.py::test_a_release_is_measured_and_verified_beside_native[hudi@1",
     "tests/harness/test_hudi_for_real.py::test_a_secondary_index",
     "tests/harness/test_hudi_for_real.py::test_compaction",
     "tests/harness/test_hudi_for_real.py::test_consistent_buckets",
     "tests/harness/test_hudi_for_real.py::test_tables_of_a_releases_own_version_are_verified[hudi@1.0",
+    "tests/harness/test_hudi_for_real.py::test_tables_of_a_releases_own_version_are_verified[hudi@1.2.0-9-indexes1",
     "tests/harness/test_later_tables.py::test_a_release_measures_copies_and_leaves_the_source[1.0.2",
     "tests/harness/test_later_tables.py::test_a_release_measures_copies_and_leaves_the_source[1.1.1",
     "tests/harness/test_library_for_real.py::test_a_cell_that_takes_too_much_memory",

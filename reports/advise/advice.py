@@ -94,6 +94,7 @@ def advise(
             at=found.at,
             executors=asked.executors,
             keys_stay=found.keys_stay,
+            layout_stays=not survey.files.buckets,
             merge_on_read=survey.merge_on_read,
             store=store_of(survey.path),
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from keymark.harness.engines import engine_indexes
 from keymark.harness.store.units import REQUEST_COUNTS
+from keymark.indexes.spec import IndexSpec
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration, calibrating
@@ -49,6 +50,8 @@ class PlanRequest:
         at: the workload; shards 0: to be chosen.
         executors: that the cores belong to.
         keys_stay: a key never changes its partition, so that partition-local indexes will do.
+        layout_stays: the table is there and not in buckets: an index that lays the rows out would
+            need it loaded anew.
         indexes: to choose from instead of all that suit.
         merge_on_read: what the table is; only what an index adds to a write is predicted of it.
         store: scheme of the store where the table is; empty: it is on a disk.
@@ -58,6 +61,7 @@ class PlanRequest:
     at: Workload
     executors: int = 1
     keys_stay: bool = False
+    layout_stays: bool = False
     indexes: tuple[str, ...] = ()
     merge_on_read: bool = False
     store: str = ""
@@ -177,10 +181,21 @@ def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
             )
     if wish.indexes:
         return tuple(dict.fromkeys(wish.indexes))
-    chosen = tuple(index for index in found if wish.keys_stay or known[index].is_global)
+    chosen = tuple(index for index in found if not why_apart(known[index], wish))
     if not chosen:
         raise ReportError(f"the calibration {calibration.name} knows no global index: --keys-stay")
     return chosen
+
+
+def why_apart(spec: IndexSpec, wish: PlanRequest) -> str:
+    """Why an index is not compared with the others; empty where it is."""
+    if wish.indexes:
+        return "" if spec.name in wish.indexes else "not asked for"
+    if not (wish.keys_stay or spec.is_global):
+        return "keys may change their partition (else: --keys-stay)"
+    if wish.layout_stays and spec.owns_layout:
+        return "the table would have to be loaded anew"
+    return ""
 
 
 def _unmeasured(calibration: Calibration) -> list[str]:
@@ -194,9 +209,8 @@ def unpredicted(made: Plan) -> list[str]:
     """The indexes that would suit and are left out, since the calibration has no cells of them."""
     if made.wish.indexes:
         return []
-    known = made.calibration.model.known
-    stay = made.wish.keys_stay
-    return [i for i in _unmeasured(made.calibration) if stay or known[i].is_global]
+    known, wish = made.calibration.model.known, made.wish
+    return [index for index in _unmeasured(made.calibration) if not why_apart(known[index], wish)]
 
 
 def measuring(calibration: Calibration, indexes: Sequence[str]) -> str:
@@ -294,6 +308,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
         "recommended": made.choice.recommended,
         "options": made.choice.options,
         "why": made.choice.why,
+        "order": list(made.choice.order),
         "ties": list(made.choice.ties),
         "tie_share": made.tie_share,
         "untold": [asdict(each) for each in made.choice.untold],

@@ -16,6 +16,7 @@ from keymark.reports.plan.answer import (
     quotes,
     unpredicted,
     unpriced,
+    why_apart,
 )
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.constants import constants
@@ -123,12 +124,11 @@ def basis(made: Plan) -> list[str]:
         said.append(f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}")
         said.append(widening(made.calibration))
     said += costs(made)
-    apart = [index for index in made.of("added_s") if index not in made.candidates]
-    if apart:
-        named = bool(made.wish.indexes)
-        why = "not asked for" if named else "keys may change their partition (else: --keys-stay)"
-        said.append(f"not compared: {', '.join(apart)}; {why}")
-    return said
+    apart: dict[str, list[str]] = {}
+    for index in made.of("added_s"):
+        if why := why_apart(made.calibration.model.known[index], made.wish):
+            apart.setdefault(why, []).append(index)
+    return said + [f"not compared: {', '.join(names)}; {why}" for why, names in apart.items()]
 
 
 def widening(calibration: Calibration) -> str:

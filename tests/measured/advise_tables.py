@@ -9,7 +9,8 @@ that was chosen after the rules were committed.
 
 With `--best` three global indexes are measured on a copy of each copy-on-write table
 (`keymark run` with `table.source`), by the engine that made it, and the index that is recommended
-is judged by what it adds to a write: right is what adds at most a tenth more than the best.
+is judged by what it adds to a write: right is what adds at most a tenth more than the best. Where
+several are told as a tie, the best as measured must be one of them.
 
 DIR/score.json has each table with its fault, the findings and the indexes, DIR/score.md the same as
 a table, and DIR/runs.jsonl a line for each call: what is printed last says which call it was.
@@ -324,16 +325,21 @@ def advised(table: Drawn, path: Path) -> dict[str, Any]:
 def judged(table: Drawn, said: Mapping[str, Any], measured: Mapping[str, float]) -> dict[str, Any]:
     """A table with what was said of it, and whether that was right; None: it was not judged."""
     kinds = [each["kind"] for each in said["findings"] if each["kind"] != OTHER_INDEX]
-    recommended = said["plan"] and said["plan"]["recommended"]
+    plan = said["plan"]
+    recommended = plan and plan["recommended"]
+    tied = [plan["order"][0], *plan["ties"]] if plan and plan["ties"] else []
     best = min(measured, key=lambda index: measured[index], default=None)
     is_right = None
     if best is not None and recommended is not None:
         is_right = recommended in measured and measured[recommended] <= 1.1 * measured[best]
+    elif best is not None and tied:
+        is_right = best in tied
     return asdict(table) | {
         "findings": kinds,
         "right": kinds == ([table.fault] if table.fault else []),
         "engine": said["plan"] and said["plan"]["engine"],
         "recommended": recommended,
+        "tied": [] if recommended else tied,
         "measured": dict(measured),
         "best": best,
         "recommended_right": is_right,
@@ -349,10 +355,11 @@ def score(told: Sequence[Mapping[str, Any]]) -> list[str]:
     compared = [each for each in told if each["best"]]
     if compared:
         made = [each for each in compared if each["recommended"]]
-        right = sum(bool(each["recommended_right"]) for each in made)
+        ties = [each for each in compared if each["tied"]]
+        right, among = (sum(bool(each["recommended_right"]) for each in of) for of in (made, ties))
         said.append(
             f"the recommended index was the best as measured, or within a tenth of it, in {right} "
-            f"of {len(made)} tables; nothing was recommended in {len(compared) - len(made)}; "
+            f"of {len(made)} tables; the best was one of those tied in {among} of {len(ties)}; "
             f"{len(told) - len(compared)} tables were not measured"
         )
     return said
@@ -369,7 +376,7 @@ def rows(told: Sequence[Mapping[str, Any]]) -> list[str]:
             each["maker"],
             each["fault"] or "none",
             ", ".join(each["findings"]) or "nothing",
-            each["recommended"] or "nothing",
+            each["recommended"] or " = ".join(each["tied"]) or "nothing",
             each["best"] or "not measured",
         ))  # fmt: skip
     return [f"| {' | '.join(line)} |" for line in lines]

@@ -50,7 +50,8 @@ const seen = (e) => getComputedStyle(e).display !== "none";
 const hints = [...document.querySelectorAll(".hint")].filter(seen).length;
 const page = {width: root.clientWidth, hints, content: root.scrollWidth, wide: wide.slice(0, 5),
   paper: getComputedStyle(document.body).backgroundColor};
-axe.run(document, {runOnly: LEVELS, resultTypes: ["violations"]}).then(
+const rules = {"color-contrast": {enabled: CONTRAST}};
+axe.run(document, {runOnly: LEVELS, rules, resultTypes: ["violations"]}).then(
   (found) => say({...page, passes: found.passes.length, violations: found.violations.map(
     (v) => [v.id, v.nodes.length, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160))])}),
   (error) => say({...page, error: String(error)}));
@@ -101,10 +102,19 @@ def console(page: Path, work: Path) -> list[str]:
     return [match.group(1) for match in map(_CONSOLE.search, done.stderr.splitlines()) if match]
 
 
-def see(page: Path, work: Path, *, width: int, dark: bool) -> Seen:
-    """Open a copy of the page with all its details unfolded, and let axe-core look at it."""
+def see(page: Path, work: Path, *, width: int, dark: bool, contrast: bool = True) -> Seen:
+    """Open a copy of the page with all its details unfolded, and let axe-core look at it.
+
+    Args:
+        page: the page.
+        work: folder for the copy.
+        width: of the frame, in CSS pixels.
+        dark: the scheme.
+        contrast: whether to look at the contrast of each text, which takes most of the time.
+    """
     copy = work / f"seen-{width}-{'dark' if dark else 'light'}.html"
-    copy.write_text(_with_script(page.read_text(encoding="utf-8"), dark=dark), encoding="utf-8")
+    text = _with_script(page.read_text(encoding="utf-8"), dark=dark, contrast=contrast)
+    copy.write_text(text, encoding="utf-8")
     frame = work / f"frame-{copy.name}"
     text = _FRAME.replace("SOURCE", copy.name).replace("WIDTH", str(width))
     frame.write_text(text, encoding="utf-8")
@@ -116,7 +126,7 @@ def see(page: Path, work: Path, *, width: int, dark: bool) -> Seen:
     return Seen(**answer)
 
 
-def _with_script(text: str, *, dark: bool) -> str:
+def _with_script(text: str, *, dark: bool, contrast: bool) -> str:
     opened, policies = POLICY.subn("", text)
     assert policies == 1
     assert _DARK in opened
@@ -127,6 +137,7 @@ def _with_script(text: str, *, dark: bool) -> str:
     )
     opened = opened.replace("<details", "<details open")
     ask = _ASK.replace("LEVELS", json.dumps(list(_LEVELS)))
+    ask = ask.replace("CONTRAST", json.dumps(contrast))
     return opened.replace("</body>", f"<script>{_axe()}</script><script>{ask}</script></body>")
 
 

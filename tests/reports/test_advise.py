@@ -170,6 +170,18 @@ def test_another_index_is_advised_where_it_saves_a_good_part(known):
     assert all("engine native" not in each.why for each in other.findings)
 
 
+def test_an_index_that_lays_the_rows_out_is_advised_only_where_it_does(known):
+    # Of keys that stay in their partition, bucket would add least.
+    made = advice(healthy(**SCANS), known, index="simple")
+    assert made.plan.choice.recommended != "bucket"
+    assert "bucket" not in made.plan.candidates
+    assert "bucket" in made.plan.of("added_s")
+    told = plan_text.basis(made.plan)
+    assert "not compared: bucket; the table would have to be loaded anew" in told
+    there = advice(healthy(files=files(buckets=True), **SCANS), known, index="bucket")
+    assert "bucket" in there.plan.candidates
+
+
 def test_of_a_merge_on_read_table_only_what_is_true_of_it_is_told(known):
     """Its writes rewrite no files, so that the whole of a write and shares of it are unknown."""
     copied = advice(healthy(**SCANS), known, index="global_simple")
