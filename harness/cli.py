@@ -437,10 +437,13 @@ class Shown:
 
     def begin(self, what: str, left_s: float | None = None, unknown: Sequence[str] = ()) -> None:
         """Tell what is being done, and the time left as far as it is known."""
-        left = "" if left_s is None else f" (about {duration(left_s)} left)"
-        if left_s is not None and unknown:
+        if left_s is None:
+            left = ""
+        elif unknown:
             engines = terminal_text(" and ".join(unknown))
             left = f" ({duration(left_s)} left if {engines} took as long as what was measured)"
+        else:
+            left = f" (about {duration(left_s)} left)"
         told = f"{terminal_text(what)}{left}"
         self._bar.update(self._task, description=told)
         if not self._bar.console.is_terminal:

@@ -97,13 +97,13 @@ def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Re
     pages = ("which_index*", "outcomes", "releases*", "variants*", "two_indexes*", "compaction*")
     for each in (*stale, *(old for name in pages for old in charts.parent.glob(f"{name}.md"))):
         each.unlink()
-    write_charts(charts, report.charts, facts.lettering(runs))
+    bare = write_charts(charts, report.charts, facts.lettering(runs))
     by_id = {clean(run.run_id): run for run in runs}
     for run_id, found in page.owned_charts(report):
         sources = [by_id[run_id]]
         if any(each.key.startswith(GROWTH_PREFIX) for each in found):
             sources += further
-        write_charts(charts, found, facts.lettering(sources))
+        bare |= write_charts(charts, found, facts.lettering(sources))
     for choice in report.choices:
         write(target / "report" / choice.file, which_index_markdown(choice))
     if report.outcomes:
@@ -125,5 +125,5 @@ def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Re
         part, suffix = parts_of[run_id]
         write(target / "report" / f"{name}{suffix}.md", printed(part))
     index = target / "report" / "index.html"
-    write(index, page.html(report))
+    write(index, page.html(report, bare))
     return index

@@ -79,11 +79,7 @@ class TimeLeft:
         """
         if not self._took:
             return None
-        return sum(
-            count * self._estimate(kind)
-            for kind, count in self._ahead.items()
-            if count > 0 and kind.cell not in failed
-        )
+        return sum(count * self._estimate(kind) for kind, count in self._left(failed).items())
 
     def unknown_engines(self, failed: Container[str] = ()) -> list[str]:
         """The engines ahead of which no trial was taken; `seconds` guesses theirs by the others.
@@ -91,10 +87,17 @@ class TimeLeft:
         Args:
             failed: ids of cells that are left out from here on.
         """
-        known = {each.cell.split("/")[0] for each in self._took}
-        ahead = [kind.cell for kind, count in self._ahead.items() if count > 0]
-        engines = [cell.split("/")[0] for cell in ahead if cell not in failed]
-        return [engine for engine in dict.fromkeys(engines) if engine not in known]
+        known = {_engine(kind) for kind in self._took}
+        engines = dict.fromkeys(map(_engine, self._left(failed)))
+        return [engine for engine in engines if engine not in known]
+
+    def _left(self, failed: Container[str]) -> dict[TrialKind, int]:
+        """The trials ahead, without those of failed cells."""
+        return {
+            kind: count
+            for kind, count in self._ahead.items()
+            if count > 0 and kind.cell not in failed
+        }
 
     def _estimate(self, kind: TrialKind) -> float:
         is_load = not kind.steps
@@ -107,6 +110,10 @@ class TimeLeft:
         near = {each: took for each, took in near.items() if _begins(each.cell, parts)}
         same = [took for each, took in near.items() if each.steps == kind.steps]
         return fmean(same or near.values())
+
+
+def _engine(kind: TrialKind) -> str:
+    return kind.cell.split("/")[0]
 
 
 def _begins(cell: str, parts: list[str]) -> bool:

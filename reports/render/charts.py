@@ -123,7 +123,7 @@ class Drawing:
             return _saved(figure, "svg", transparent=True).decode()
 
     def pictures(self, lettering: Lettering) -> Pictures:
-        """All its pictures of one layout, which takes as long as a picture does."""
+        """All its pictures, from one layout: to lay a chart out takes as long as to draw it."""
         title = textwrap.wrap(self.title, _TITLE)
         subtitle = textwrap.wrap(lettering.subtitle, _SUBTITLE)
         source = textwrap.wrap(lettering.source, _SOURCE)

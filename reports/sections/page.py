@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -223,9 +223,18 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
     )
 
 
-def html(report: Report) -> str:
-    """Render the page; everything foreign in it is escaped."""
-    return template("page.html.j2").render(**shown(report, Chart.inline))
+def html(report: Report, bare: Mapping[str, str]) -> str:
+    """Render the page; everything foreign in it is escaped.
+
+    Args:
+        report: what is on it.
+        bare: the pictures of its charts by key, as `write_charts` gives them.
+    """
+
+    def picture(chart: Chart) -> str:
+        return chart.inline(bare_svg=bare[chart.key])
+
+    return template("page.html.j2").render(**shown(report, picture))
 
 
 def shown(report: Report, picture: Callable[[Chart], str]) -> dict[str, Any]:

@@ -134,19 +134,17 @@ def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
 def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHistory]) -> None:
     maps = index_maps(entries)
     make_folder(out / "charts", out)
-    bare: dict[str, str] = {}
+    picture: dict[str, Markup] = {}
     for each in maps:
         runs = ", ".join(clean(name, 80) for name in each.runs)
         source = Lettering(source=f"Source: Keymark, runs {runs}")
-        bare |= write_charts(out / "charts", [each.chart], source)
+        key = each.chart.key
+        bare = write_charts(out / "charts", [each.chart], source)[key]
+        picture[key] = Markup(each.chart.inline(bare_svg=bare))  # noqa: S704 - our own
     shared: dict[str, Any] = {"pages": PAGES, "up": "", "css": page.style()}
     shared |= {"color": installed.color_of, "entries": entries, "feeds": (CSV, PARQUET)}
     answers = [(question, _answers(question, entries)) for question in QUESTIONS]
     known = {entry.run_id: entry for entry in entries}
-    picture = {
-        each.chart.key: Markup(each.chart.inline(bare_svg=bare[each.chart.key]))  # noqa: S704 - our own
-        for each in maps
-    }
     overview = page.template("site_overview.html.j2")
     write(
         out / "index.html",

@@ -337,7 +337,7 @@ def judged(table: Drawn, said: Mapping[str, Any], measured: Mapping[str, float])
     return asdict(table) | {
         "findings": kinds,
         "right": kinds == ([table.fault] if table.fault else []),
-        "engine": said["plan"] and said["plan"]["engine"],
+        "engine": plan and plan["engine"],
         "recommended": recommended,
         "tied": [] if recommended else tied,
         "measured": dict(measured),

@@ -113,8 +113,8 @@ def see(page: Path, work: Path, *, width: int, dark: bool, contrast: bool = True
         contrast: whether to look at the contrast of each text, which takes most of the time.
     """
     copy = work / f"seen-{width}-{'dark' if dark else 'light'}.html"
-    text = _with_script(page.read_text(encoding="utf-8"), dark=dark, contrast=contrast)
-    copy.write_text(text, encoding="utf-8")
+    opened = _with_script(page.read_text(encoding="utf-8"), dark=dark, contrast=contrast)
+    copy.write_text(opened, encoding="utf-8")
     frame = work / f"frame-{copy.name}"
     text = _FRAME.replace("SOURCE", copy.name).replace("WIDTH", str(width))
     frame.write_text(text, encoding="utf-8")

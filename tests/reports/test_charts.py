@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
+from xml.etree import ElementTree as ET
 
 import pytest
+from PIL import Image
 from synthetic_runs import quickstart
 
 from keymark.reports.model import projection, tables
@@ -20,6 +23,10 @@ def cells(tmp_path):
 
 def texts(svg):
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def heights(svg):
+    return [float(y) for y in re.findall(r'<text[^>]* y="([^"]*)"', svg)]
 
 
 def test_a_bar_has_its_value_written_on_where_it_is_wide_enough(cells):
@@ -60,3 +67,31 @@ def test_a_title_is_as_wide_as_its_chart_at_most(cells, words):
     lines = [text for text in drawn if "lengthy" in text]
     assert sum(line.count("lengthy") for line in lines) == words
     assert max(map(len, lines)) <= 46
+
+
+def test_a_chart_stands_between_its_title_and_its_source(cells):
+    """In points, of which the first picture has more above and below than the bare one."""
+    lettering = charts.Lettering(subtitle="what was measured", source="Source: Keymark")
+    drawing = charts.stack(tables.phases(cells), "title")
+    made = drawing.pictures(lettering)
+    outer, bare = (ET.fromstring(each) for each in (made.svg, made.bare_svg))
+    width, height = (float(each) for each in outer.get("viewBox").split()[2:])
+    bare_width, bare_height = (float(each) for each in bare.get("viewBox").split()[2:])
+    assert bare_width == width
+    # Above it a line of the title and one of the subtitle.
+    top = 0.48 * 72
+    bottom = top + bare_height
+    assert 0 < top < bottom < height
+    picture = Image.open(io.BytesIO(made.png))
+    assert picture.size == (1600, int(1600 * height / width))
+    title, chart, source = (
+        picture.crop((0, int(first * 1600 / width), 1600, int(last * 1600 / width)))
+        for first, last in ((0, top), (top, bottom), (bottom, height))
+    )
+    assert all(part.convert("L").getextrema()[0] < 60 for part in (title, chart, source))
+    around = {"title", lettering.subtitle, lettering.source}
+    assert set(texts(made.svg)) - set(texts(made.bare_svg)) == around
+    alone = drawing.bare_svg
+    assert bare.get("viewBox") == ET.fromstring(alone).get("viewBox")
+    assert texts(made.bare_svg) == texts(alone)
+    assert heights(made.bare_svg) == pytest.approx(heights(alone), abs=0.1)

@@ -95,8 +95,8 @@ def test_our_site_can_be_read(ours, page, tmp_path):
     assert browser.console(ours / page, tmp_path) == []
     assert (ours / page).stat().st_size < model.MOST_BYTES
     for width, dark in LOOKS:
-        # Colours are those of the scheme, whatever the width: the pages that arithmetic made are
-        # looked at both ways. On pages of thousands of numbers, contrast takes most of the time.
+        # Contrast once for each scheme: the same style sheet is looked at at both widths on the
+        # pages above, and on pages of thousands of numbers contrast takes most of the time.
         contrast = (width == LAPTOP) == dark
         assert_readable(ours / page, width, dark, tmp_path, contrast=contrast)
 
