@@ -6,9 +6,11 @@ that change are decoded and encoded again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +25,7 @@ from keymark.table.format.parquet.base_file import (
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, PARTITION_COLUMN
 from keymark.table.format.parquet.next_file import NextFile, write_next_file
 from keymark.table.format.parquet.paged_file import PagedFile
-from keymark.table.format.parquet.plain_strings import plain_strings
+from keymark.table.format.parquet.plain_strings import plain_pages, plain_strings
 from keymark.table.format.schema import META_COLUMNS, with_meta
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import KEY_COLUMN
@@ -35,6 +37,7 @@ from keymark.table.values.changes import (
     unchanged_values,
     value_changes,
 )
+from keymark.table.values.indexed import Indexed
 from keymark.table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
@@ -82,6 +85,32 @@ class _Before:
     stored: pa.Table
     keys: pa.Array
     merge: Merge
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """Some pages of a slice.
+
+    Attributes:
+        rows: of all of them.
+        numbers: of the pages, ascending.
+        starts: of every page of the slice the first row, and the row behind the last one.
+    """
+
+    rows: pa.Table
+    numbers: Sequence[int]
+    starts: npt.NDArray[np.int64]
+
+    def column(self, name: str) -> dict[int, pa.Array]:
+        """The values of each page by its first row; nothing where the column was not read."""
+        if name not in self.rows.column_names:
+            return {}
+        values, found, at = self.rows[name].combine_chunks(), {}, 0
+        for number in self.numbers:
+            first, end = self.starts[number : number + 2].tolist()
+            found[first] = values.slice(at, end - first)
+            at += end - first
+        return found
 
 
 def write_file_group(work: FileGroupWrite) -> FileGroupResult:
@@ -191,18 +220,24 @@ def _write_changed_pages(
     same: set[str] = set()
     if merge.keeps_keys and not len(_inserted(work, merge)):
         same = {KEY_COLUMN, *stored.column_names}.difference(changed)
-    return replace(done, values=_noted_values(work, before, (file, incoming), same))
+    pages = _Pages(stored, layout.read, paged.starts)
+    return replace(done, values=_noted_values(work, before, (file, incoming), pages, same))
 
 
 def _noted_values(
-    work: FileGroupWrite, before: _Before, new: tuple[BaseFile, pa.Table], same: set[str]
+    work: FileGroupWrite,
+    before: _Before,
+    new: tuple[BaseFile, pa.Table],
+    pages: _Pages,
+    same: set[str],
 ) -> tuple[ValueChange, ...]:
-    """The changes of indexed values, for which all rows of a column are read unless it stays.
+    """The changes of indexed values, for which all rows of a column are needed unless it stays.
 
     Args:
         work: the file group.
         before: the slice before.
         new: the next slice, and the rows of the batch.
+        pages: of the slice before, those that are not copied.
         same: columns that are in each row as they were.
     """
     assert work.base is not None
@@ -211,16 +246,24 @@ def _noted_values(
     columns = {KEY_COLUMN: before.keys}
     for each in change:
         if each.column not in columns:
-            columns[each.column] = _whole_column(before, each.column, each.kind)
+            columns[each.column] = _whole_column(before, each, pages)
     stored = pa.table(columns)
     changes = value_changes(change, (work.base, stored), new, before.merge.source)
     return changes + unchanged_values(stay, work.base, new[0])
 
 
-def _whole_column(before: _Before, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+def _whole_column(before: _Before, indexed: Indexed, pages: _Pages) -> pa.ChunkedArray:
     """All rows of a column; plain texts are read without Arrow, which takes twice as long."""
-    data, metadata = before.data, before.footer.metadata
-    texts = plain_strings(data, metadata, name) if kind == pa.string() else None
+    data, metadata, name = before.data, before.footer.metadata, indexed.column
+    if indexed.kind != pa.string():
+        return read_columns(data, metadata, [name])[name]
+    known = pages.column(name)
+    others = plain_pages(data, metadata, name, lambda first, _: first not in known)
+    if others is not None:
+        parts = [values for _, values in sorted({**known, **dict(others)}.items())]
+        if sum(map(len, parts)) == len(before.keys):
+            return pa.chunked_array(parts)
+    texts = plain_strings(data, metadata, name)
     return pa.chunked_array(texts) if texts else read_columns(data, metadata, [name])[name]
 
 

@@ -32,7 +32,7 @@ from keymark.table.metadata.reshard_plan import (
     save_plan,
 )
 from keymark.table.runtime.runner import LocalRunner
-from keymark.table.services.index import reshard
+from keymark.table.services.index import reshard, split
 from keymark.table.storage.local_storage import LocalStorage
 
 FOLDER = f"{METADATA}/record_index"
@@ -86,6 +86,15 @@ def test_more_file_groups_hold_the_same(tmp_path, before, after):
     assert_exact(fresh)
     fresh.compact()
     assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def test_values_beyond_those_that_are_numbered(tmp_path, monkeypatch):
+    monkeypatch.setattr(split, "_FEW", 1)
+    # Each block has a few cells: the first ones are numbered, all that follow are not.
+    table = filled(tmp_path / "t", **{"hoodie.hfile.block.size": "256"})
+    expected = data_rows(table)
+    table.reshard_index(4)
+    assert_exact(Table.open(str(tmp_path / "t")), expected)
 
 
 def test_a_table_without_rows(tmp_path):

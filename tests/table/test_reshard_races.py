@@ -88,20 +88,19 @@ def test_what_is_lost_or_changed_on_its_way_is_no_new_index(tmp_path, monkeypatc
     if "log files" in message:
         begin_reshard(table, 6)
         write_meanwhile(Table.open(str(tmp_path / "t")), 2)
-    expected, dealt, damaged = data_rows(table), split._dealt, []
+    expected, add, damaged = data_rows(table), split._add, []
 
-    def damage_one(*args):
-        for number, keys, values in dealt(*args):
-            if damaged:
-                yield number, keys, values
-                continue
-            damaged.append(number)
-            if not lost:
-                changed = [values[0].as_py() + b"?", *values.to_pylist()[1:]]
-                yield number, keys, pa.array(changed, values.type)
+    def damage_one(writer, keys, values, cells, rows):
+        if damaged:
+            add(writer, keys, values, cells, rows)
+            return
+        damaged.append(rows)
+        if not lost:
+            changed = [value + b"?" for value in values.to_pylist()]
+            add(writer, keys, pa.array(changed, values.type), None, rows)
 
     with monkeypatch.context() as patched:
-        patched.setattr(split, "_dealt", damage_one)
+        patched.setattr(split, "_add", damage_one)
         with pytest.raises(CorruptFileError, match=f"{message} .*`keymark table index reshard"):
             Table.open(str(tmp_path / "t")).reshard_index(6)
     assert damaged

@@ -96,6 +96,21 @@ def digest_entries(
     return Digest(len(codes), int(low), int(high))
 
 
+Pieces = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Where strings lie: bytes, where in them each starts, and its length."""
+
+
+def digest_pairs(keys: Pieces, values: Pieces) -> Digest:
+    """The digest of keys with values of any bytes in place of locations.
+
+    Args:
+        keys: each with its value.
+        values: as many.
+    """
+    low, high = _sum_pairs(keys, values)
+    return Digest(len(keys[1]), int(low), int(high))
+
+
 def entry_hashes(
     text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], words: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.uint64]:
@@ -139,6 +154,18 @@ def _sum(
         first, second = entry_hash(
             text, starts[i], lengths[i], words[codes[i], 0], words[codes[i], 1]
         )
+        low += first
+        high += second
+    return low, high
+
+
+@kernel
+def _sum_pairs(keys: Pieces, values: Pieces) -> Any:
+    (text, starts, lengths), (value_text, value_starts, value_lengths) = keys, values
+    low, high, nothing = np.uint64(0), np.uint64(0), np.uint64(0)
+    for i in range(len(starts)):
+        first, second = entry_hash(value_text, value_starts[i], value_lengths[i], nothing, nothing)
+        first, second = entry_hash(text, starts[i], lengths[i], first, second)
         low += first
         high += second
     return low, high

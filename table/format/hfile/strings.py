@@ -73,6 +73,10 @@ class Ordered(NamedTuple):
         order = _read_only(order, np.int64)
         return self._replace(keys=from_arrow(keys, "key"), order=order, codes=codes)
 
+    def only(self, rows: npt.NDArray[np.int64]) -> Ordered:
+        """Of these cells those whose keys are such rows, in that order."""
+        return self._replace(order=_read_only(rows, np.int64))
+
     def key(self, number: int) -> bytes:
         """The key of a cell."""
         return self.keys.item(int(self.order[number]))

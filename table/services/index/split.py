@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.hashes.digest import Digest, digest_entries, total
+from keymark.table.format.hashes.digest import Digest, Pieces, digest_pairs, total
 from keymark.table.format.hashes.hashing import shards, string_buffers
 from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.strings import Ordered
 from keymark.table.format.hfile.writer import HFileWriter
 from keymark.table.format.log.block import BlockType, LogBlock
 from keymark.table.format.log.deletes import decode_deletes, encode_deletes
@@ -30,9 +31,10 @@ from keymark.table.timeline.commit_metadata import DeltaStat
 
 _NO_KEYS = pa.array([], pa.string())
 _NO_VALUES = pa.array([], pa.binary())
-_NOWHERE = np.zeros((1, 2), np.uint64)
 _ROOM = 1 << 16
 """Bytes of an open block beyond its size."""
+_FEW = 1 << 16
+"""Distinct values that are numbered at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +78,13 @@ def split(task: SplitTask) -> SplitDone:
     stats, digests = [], []
     for part in _parts(target, task.numbers):
         writers = {n: _writer(target, len(part)) for n in part}
-        before = Digest()
+        before, few = Digest(), _FewValues()
         for keys, values in merged([source for shard in task.sources for source in shard.sources]):
             before = before.plus(_digest(keys, values))
-            for number, mine, theirs in _dealt(keys, values, target, task.numbers):
+            cells = few.cells(keys, values)
+            for number, rows in _dealt(keys, target, task.numbers):
                 if number in writers:
-                    writers[number].add(mine, theirs)
+                    _add(writers[number], keys, values, cells, rows)
         for number, writer in writers.items():
             count = writer.entry_count
             base = put_base(target.storage, target.base_file(number), writer)
@@ -157,25 +160,27 @@ def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, _Log]) -> Diges
     target = task.target
     if block.type is BlockType.DELETE:
         keys = decode_deletes(block.content(), block.source.name)
-        for number, mine, _ in _dealt(keys, keys, target, task.numbers):
+        for number, rows in _dealt(keys, target, task.numbers):
             log, update = _log(task, number, logs), _update(task, number, block.instant_time)
-            update.add_block(log.data, BlockType.DELETE, encode_deletes(mine, target.partition))
-            log.records += len(mine)
+            deletes = encode_deletes(keys.take(pa.array(rows)), target.partition)
+            update.add_block(log.data, BlockType.DELETE, deletes)
+            log.records += len(rows)
         return _digest(keys, keys)
     before = Digest()
     for part in _parts(target, task.numbers):
         writers: dict[int, HFileWriter] = {}
-        before = Digest()
+        before, few = Digest(), _FewValues()
         for keys, values in _hfile_of(block).scan():
             before = before.plus(_digest(keys, values))
-            for number, mine, theirs in _dealt(keys, values, target, task.numbers):
+            cells = few.cells(keys, values)
+            for number, rows in _dealt(keys, target, task.numbers):
                 if number in part:
                     writer = writers.setdefault(number, _writer(target, len(part)))
-                    writer.add(mine, theirs)
+                    _add(writer, keys, values, cells, rows)
         for number, writer in writers.items():
             log, update = _log(task, number, logs), _update(task, number, block.instant_time)
-            cells = writer.close(file_info=update.file_info)
-            update.add_block(log.data, BlockType.HFILE_DATA, cells)
+            written = writer.close(file_info=update.file_info)
+            update.add_block(log.data, BlockType.HFILE_DATA, written)
             log.records += writer.entry_count
     return before
 
@@ -189,8 +194,7 @@ def _changes_of(target: BuildTarget, stat: DeltaStat) -> Digest:
             keys = decode_deletes(block.content(), source.name)
             found = found.plus(_digest(keys, keys))
         else:
-            entries = _hfile_of(block).scan()
-            found = found.plus(total([_digest(keys, values) for keys, values in entries]))
+            found = found.plus(_digest_of(_hfile_of(block)))
     return found
 
 
@@ -217,8 +221,12 @@ def _parts(target: BuildTarget, numbers: Sequence[int]) -> list[Sequence[int]]:
 
 
 def _writer(target: BuildTarget, count: int) -> HFileWriter:
-    """A writer, of which there are so many; more of its file goes to the local disk."""
-    return HFileWriter(SCHEMA, target.block_size, memory=target.memory // 4 // count)
+    """A writer, of which there are so many; more of its file goes to the local disk.
+
+    What it writes is read back by `split` and `deal`.
+    """
+    memory = target.memory // 4 // count
+    return HFileWriter(SCHEMA, target.block_size, read_back=True, memory=memory)
 
 
 def _update(task: DealTask, number: int, instant: str) -> GroupUpdate:
@@ -250,28 +258,77 @@ def _update(task: DealTask, number: int, instant: str) -> GroupUpdate:
 
 
 def _dealt(
-    keys: pa.Array, values: pa.Array, target: BuildTarget, numbers: Sequence[int]
-) -> Iterator[tuple[int, pa.Array, pa.Array]]:
-    """The entries of each new file group that gets some, in key order."""
+    keys: pa.Array, target: BuildTarget, numbers: Sequence[int]
+) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """The new file groups that get some of the keys, and which rows each of them gets."""
     owner = shards(keys, target.groups)
-    for number in np.unique(owner).tolist():
+    for number in np.flatnonzero(np.bincount(owner)).tolist():
         if number not in numbers:
             detail = "a key lies in a file group that is not its own; `table check` names it"
             raise CorruptFileError(METADATA, 0, detail)
-        mine = pa.array(owner == number)
-        yield number, keys.filter(mine), values.filter(mine)
+        yield number, np.flatnonzero(owner == number)
+
+
+@dataclass(slots=True)
+class _FewValues:
+    """The distinct values of entries, numbered as they come: a commit and a file have one.
+
+    A writer that knows equal values by their numbers does not look for what repeats.
+    """
+
+    numbers: dict[bytes, int] = field(default_factory=dict)
+    distinct: Ordered = field(default_factory=lambda: Ordered.with_values(_NO_VALUES))
+
+    def cells(self, keys: pa.Array, values: pa.Array) -> Ordered | None:
+        """Entries in key order; None from where there are too many distinct values on."""
+        if len(self.numbers) > _FEW:
+            return None
+        encoded, known = values.dictionary_encode(), len(self.numbers)
+        codes = [
+            self.numbers.setdefault(value, len(self.numbers))
+            for value in encoded.dictionary.to_pylist()
+        ]
+        if len(self.numbers) > known:
+            self.distinct = Ordered.with_values(pa.array([*self.numbers], pa.binary()))
+        number_of = np.array(codes, np.int32)
+        return self.distinct.with_keys(
+            keys, np.arange(len(keys)), number_of[encoded.indices.to_numpy()]
+        )
+
+
+def _add(
+    writer: HFileWriter,
+    keys: pa.Array,
+    values: pa.Array,
+    cells: Ordered | None,
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Write some rows of entries, by the numbers of their values where these are known."""
+    if cells is not None:
+        writer.add_ordered(cells.only(rows))
+    else:
+        places = pa.array(rows)
+        writer.add(keys.take(places), values.take(places))
 
 
 def _read_back(target: BuildTarget, base: BaseFile) -> Digest:
-    reader = HFileReader(target.storage.open(f"{METADATA}/{base.path}"))
-    return total([_digest(keys, values) for keys, values in reader.scan()])
+    return _digest_of(HFileReader(target.storage.open(f"{METADATA}/{base.path}")))
+
+
+def _digest_of(file: HFileReader) -> Digest:
+    """The digest of a file's entries."""
+    found = Digest()
+    for block, (starts, lengths, value_starts, value_lengths) in file.cells():
+        keys, values = (block, starts, lengths), (block, value_starts, value_lengths)
+        found = found.plus(digest_pairs(keys, values))
+    return found
 
 
 def _digest(keys: pa.Array, values: pa.Array) -> Digest:
     """The digest of entries with their values, byte by byte."""
-    joined = pc.binary_join_element_wise(
-        keys.cast(pa.binary()), values.cast(pa.binary()), pa.scalar(b"\0", pa.binary())
-    )
-    offsets, text = string_buffers(joined)
-    codes = np.zeros(len(joined), np.int32)
-    return digest_entries(text, offsets[:-1], np.diff(offsets), codes=codes, words=_NOWHERE)
+    return digest_pairs(_pieces(keys), _pieces(values))
+
+
+def _pieces(strings: pa.Array) -> Pieces:
+    offsets, text = string_buffers(strings)
+    return text, offsets[:-1], np.diff(offsets)

@@ -7,7 +7,13 @@ import pyarrow as pa
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from keymark.table.format.hashes.digest import Digest, digest_entries, location_words, total
+from keymark.table.format.hashes.digest import (
+    Digest,
+    digest_entries,
+    digest_pairs,
+    location_words,
+    total,
+)
 from keymark.table.format.hashes.hashing import shards, string_buffers
 from keymark.table.format.kernels.scatter import partition_keys
 
@@ -51,6 +57,29 @@ def test_swapped_locations_are_seen():
     assert digest(["a", "b"], [0, 1]) != digest(["a", "b"], [1, 0])
     # Keys that end in zero bytes, or differ in length only.
     assert len({digest([key], [0]) for key in ("a", "a\0", "a\0\0", "\0", "\0" * 8)}) == 5
+
+
+def pairs(keys, values):
+    found = []
+    for strings in (keys, values):
+        offsets, text = string_buffers(pa.array(strings, pa.binary()))
+        found.append((text, offsets[:-1], np.diff(offsets)))
+    return digest_pairs(*found)
+
+
+@given(st.dictionaries(st.binary(min_size=1), st.binary(), min_size=1), st.binary())
+def test_every_change_of_a_value_is_seen(entries, other):
+    keys, values = [*entries], [*entries.values()]
+    whole = pairs(keys, values)
+    assert whole.count == len(keys)
+    assert pairs(keys[::-1], values[::-1]) == whole
+    assert (pairs(keys, [other, *values[1:]]) == whole) is (other == values[0])
+    assert (pairs(keys, values[::-1]) == whole) is (values == values[::-1])
+    assert pairs([keys[0] + b"\0", *keys[1:]], values) != whole
+    if values[0]:
+        # The first byte of the value goes to the key.
+        moved = [keys[0] + values[0][:1], *keys[1:]], [values[0][1:], *values[1:]]
+        assert pairs(*moved) != whole
 
 
 def test_no_entries():
