@@ -1,28 +1,19 @@
 """Which pages run a script that somebody put into a name: asked of a real browser.
 
-Each page is shown in a frame, without its policy against scripts, which would hide what the page
-itself lets through. The function that hostile markup calls is there, and tells. One frame more does
-call it, so that silence means something.
+Each page is opened without its policy against scripts, which would hide what the page itself lets
+through. The function that hostile markup calls is there, and is watched. One page more does call
+it, so that silence means something.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 
-from browser import POLICY, chromium, run
-
-_TOLD = re.compile(r'<pre id="told">([^<]*)</pre>')
-_WRAPPER = """<!doctype html>
-<pre id="told"></pre>
-<script>
-addEventListener("message", (e) => { document.getElementById("told").append(e.data + " "); });
-</script>
-"""
+from browser import chromium, started
 
 
 def executed(pages: Mapping[str, str], canary: str, folder: Path) -> list[str] | None:
@@ -36,22 +27,17 @@ def executed(pages: Mapping[str, str], canary: str, folder: Path) -> list[str] |
     if chromium() is None:
         return None
     folder.mkdir(exist_ok=True)
-    control = f"<!doctype html><script>{canary}()</script>"
-    frames = []
-    for number, (name, text) in enumerate([*pages.items(), ("control.html", control)]):
-        hook = f'<script>window.{canary} = () => parent.postMessage("{number}", "*")</script>'
-        copy = folder / f"{number}{Path(name).suffix}"
-        if copy.suffix == ".svg":
-            hooked = re.sub(r"(<svg\b[^>]*>)", rf"\g<1>{hook}", text, count=1)
-        else:
-            hooked = hook + POLICY.sub("", text)
-        copy.write_text(hooked, "utf-8", errors="replace")
-        frames.append(f'<iframe src="{copy.name}"></iframe>')
-    wrapper = folder / "wrapper.html"
-    wrapper.write_text(_WRAPPER + "\n".join(frames), "utf-8")
-    shown = run(wrapper, folder, "--dump-dom", width=1280).stdout
-    told = _TOLD.search(shown)
-    assert told is not None, shown[:2000]
-    numbers = {int(number) for number in told[1].split()}
-    assert len(pages) in numbers, "the browser ran no script at all"
-    return [name for number, name in enumerate(pages) if number in numbers]
+    control = "control.html"
+    found = []
+    with started() as browser:
+        page = browser.new_context(bypass_csp=True).new_page()
+        page.add_init_script(f"window.{canary} = () => {{ window.executed = true; }}")
+        shown = {**pages, control: f"<!doctype html><script>{canary}()</script>"}
+        for number, (name, text) in enumerate(shown.items()):
+            copy = folder / f"{number}{Path(name).suffix}"
+            copy.write_text(text, "utf-8", errors="replace")
+            page.goto(copy.as_uri())
+            if page.evaluate("window.executed === true"):
+                found.append(name)
+    assert found[-1:] == [control], "the browser ran no script at all"
+    return found[:-1]

@@ -93,47 +93,48 @@ def test_the_page_of_everything_has_every_section(everything):
     assert any(run.warnings for run in report.runs)
 
 
-@pytest.mark.parametrize("page", ["largest", "everything", "planned", "advised"])
-def test_the_console_stays_silent(page, request, tmp_path):
-    assert browser.console(request.getfixturevalue(page).index, tmp_path) == []
+@pytest.fixture(scope="module")
+def chromium():
+    with browser.started() as program:
+        yield program
 
 
 @pytest.mark.parametrize(
-    ("page", "width", "dark"),
+    ("page", "looks"),
     [
-        ("largest", PHONE, False),
-        ("largest", LAPTOP, True),
-        ("everything", PHONE, True),
-        ("everything", LAPTOP, False),
-        ("planned", PHONE, True),
-        ("planned", LAPTOP, False),
-        ("advised", PHONE, False),
-        ("advised", LAPTOP, True),
+        ("largest", [(PHONE, False), (LAPTOP, True)]),
+        ("everything", [(PHONE, True), (LAPTOP, False)]),
+        ("planned", [(PHONE, True), (LAPTOP, False)]),
+        ("advised", [(PHONE, False), (LAPTOP, True)]),
     ],
-    ids=["largest-phone", "largest-laptop-dark", "everything-phone-dark", "everything-laptop",
-         "planned-phone-dark", "planned-laptop", "advised-phone", "advised-laptop-dark"],
-)  # fmt: skip
-def test_the_page_fits_and_everybody_can_read_it(page, width, dark, request, tmp_path):
-    seen = browser.see(request.getfixturevalue(page).index, tmp_path, width=width, dark=dark)
-    assert seen.width == width
-    assert (seen.content, seen.wide) == (width, [])
-    # A phone shows no scrollbar before it is scrolled: tables say that they go on.
-    assert (seen.hints > 0) is (width == PHONE and page not in ("planned", "advised"))
-    assert seen.violations == []
-    assert seen.passes > 20
-    assert seen.paper == (DARK if dark else LIGHT)
+    ids=["largest", "everything", "planned", "advised"],
+)
+def test_the_page_fits_and_everybody_can_read_it(page, looks, request, chromium):
+    with browser.opened(chromium, request.getfixturevalue(page).index) as opened:
+        for width, dark in looks:
+            seen = opened.see(width=width, dark=dark)
+            assert seen.width == width
+            assert (seen.content, seen.wide) == (width, [])
+            # A phone shows no scrollbar before it is scrolled: tables say that they go on.
+            assert (seen.hints > 0) is (width == PHONE and page not in ("planned", "advised"))
+            assert seen.violations == []
+            assert seen.passes > 20
+            assert seen.paper == (DARK if dark else LIGHT)
+        assert opened.console == []
 
 
-def test_what_is_wrong_with_a_page_is_seen(tmp_path):
+def test_what_is_wrong_with_a_page_is_seen(chromium, tmp_path):
     path = tmp_path / "bad.html"
     path.write_text(
-        '<!doctype html><html><head><meta http-equiv="Content-Security-Policy" content="">'
-        "<style>@media (prefers-color-scheme: dark) {}</style></head><body>"
+        "<!doctype html><html><body>"
         '<p style="width: 900px; color: #ccc; background: #fff">pale and wide</p><img src="data:,">'
-        "<script>console.error('said')</script></body></html>"
+        "<script>console.error('said'); missing()</script></body></html>"
     )
-    assert any("said" in line for line in browser.console(path, tmp_path))
-    seen = browser.see(path, tmp_path, width=PHONE, dark=False)
+    with browser.opened(chromium, path) as page:
+        seen = page.see(width=PHONE, dark=False)
+        said = " ".join(page.console)
+    assert "said" in said
+    assert "missing is not defined" in said
     assert seen.content >= 900
     assert "pale and wide" in seen.wide[0]
     rules = {rule for rule, *_ in seen.violations}

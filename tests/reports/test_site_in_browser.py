@@ -39,6 +39,12 @@ OURS = (
 )
 
 
+@pytest.fixture(scope="module")
+def chromium():
+    with browser.started() as program:
+        yield program
+
+
 @pytest.fixture
 def out(site):
     return site.index.parent
@@ -71,34 +77,31 @@ def processor_seconds():
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, kinds))
 
 
-def assert_readable(page, width, dark, work, *, contrast=True):
-    seen = browser.see(page, work, width=width, dark=dark, contrast=contrast)
+def assert_readable(page, width, dark, *, contrast=True):
+    seen = page.see(width=width, dark=dark, contrast=contrast)
     assert seen.width == width
     assert (seen.content, seen.wide) == (width, [])
     assert seen.violations == []
     assert seen.passes > 15
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_console_stays_silent(out, page, tmp_path):
-    assert browser.console(out / page, tmp_path) == []
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_and_everybody_can_read_it(out, chromium, name):
+    with browser.opened(chromium, out / name) as page:
+        for width, dark in LOOKS:
+            assert_readable(page, width, dark)
+        assert page.console == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize(("width", "dark"), LOOKS)
-def test_the_page_fits_and_everybody_can_read_it(out, page, width, dark, tmp_path):
-    assert_readable(out / page, width, dark, tmp_path)
-
-
-@pytest.mark.parametrize("page", OURS)
-def test_our_site_can_be_read(ours, page, tmp_path):
-    assert browser.console(ours / page, tmp_path) == []
-    assert (ours / page).stat().st_size < model.MOST_BYTES
-    for width, dark in LOOKS:
-        # Contrast once for each scheme: the same style sheet is looked at at both widths on the
-        # pages above, and on pages of thousands of numbers contrast takes most of the time.
-        contrast = (width == LAPTOP) == dark
-        assert_readable(ours / page, width, dark, tmp_path, contrast=contrast)
+@pytest.mark.parametrize("name", OURS)
+def test_our_site_can_be_read(ours, chromium, name):
+    assert (ours / name).stat().st_size < model.MOST_BYTES
+    with browser.opened(chromium, ours / name) as page:
+        for width, dark in LOOKS:
+            # Contrast once for each scheme: the same style sheet is looked at at both widths on the
+            # pages above, and on pages of thousands of numbers contrast takes most of the time.
+            assert_readable(page, width, dark, contrast=(width == LAPTOP) == dark)
+        assert page.console == []
 
 
 def test_our_site_is_built_in_a_minute(made):
