@@ -307,6 +307,8 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--engine", default="hudi@0.15.0")
     parser.add_argument("--memory", default="8g", help="of the process of Hudi")
     asked = parser.parse_args(words)
+    # Hudi takes no relative path.
+    asked.out = asked.out.absolute()
     asked.out.mkdir(parents=True, exist_ok=True)
     told = asked.out / "reshard_beside.json"
     setting = {name: getattr(asked, name) for name in ("rows", "before", "after", "memory")}
