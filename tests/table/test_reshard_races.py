@@ -80,6 +80,18 @@ def test_a_repair_counts_no_shards_of_an_index_that_was_dropped(tmp_path):
     assert_exact(Table.open(str(tmp_path / "t")))
 
 
+def test_an_open_table_sees_an_index_that_was_dropped_and_built_anew(tmp_path):
+    table = filled(tmp_path / "t", groups=2)
+    table.reshard_index(6)
+    reader = Table.open(str(tmp_path / "t"))
+    assert_exact(reader)
+    table.drop_index("record_index")
+    table.build_index("record_index")
+    assert shard_count(reader) == 2
+    # The build's commit is another one than the re-sharding's, which names files that are gone.
+    assert_exact(reader)
+
+
 @pytest.mark.parametrize("lost", [True, False])
 @pytest.mark.parametrize("message", ["new file groups hold", "new log files hold"])
 def test_what_is_lost_or_changed_on_its_way_is_no_new_index(tmp_path, monkeypatch, message, lost):

@@ -136,14 +136,17 @@ def take_back_base_files(storage: Storage, partition: str) -> None:
     """Take back the commit that names the base files of a partition which was not put to use.
 
     The build that made it died right after. It starts over, and what a commit names must be there.
+    The commits of an index that was dropped stay: a build of the same instant would be taken for
+    them by tables that are open.
     """
+    present = {status.path for status in storage.list(f"{METADATA}/{partition}")}
     timeline = Timeline.load(storage, METADATA)
     for instant in timeline.completed({"deltacommit"}):
         if is_initial(instant.time):
-            names = [
+            named = (
                 path for folder, path, _ in timeline.commit(instant).files if folder == partition
-            ]
-            if any(path.endswith(".hfile") for path in names):
+            )
+            if any(p.endswith(".hfile") and f"{METADATA}/{p}" in present for p in named):
                 timeline.remove(instant.time, "deltacommit")
 
 
