@@ -20,6 +20,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LIMIT_MS = 240_000
 _HEIGHT = 2_000
+_POLICY = 'meta[http-equiv="Content-Security-Policy"]'
+_DARK = "@media (prefers-color-scheme: dark)"
 _LEVELS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
 
 _UNFOLD = """() => {
@@ -107,13 +109,15 @@ class Opened:
 
 @contextmanager
 def opened(browser: Browser, path: Path) -> Iterator[Opened]:
-    """The page of a file."""
+    """The page of a file, which has a policy and a dark scheme."""
     page = browser.new_page()
     page.set_default_timeout(_LIMIT_MS)
     console: list[str] = []
     page.on("console", lambda message: console.append(message.text))
     page.on("pageerror", lambda error: console.append(str(error)))
     page.goto(path.as_uri())
+    assert page.locator(_POLICY).count() == 1
+    assert _DARK in path.read_text(encoding="utf-8")
     page.evaluate(_UNFOLD)
     page.evaluate(_axe())
     yield Opened(page, console)

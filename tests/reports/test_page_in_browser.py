@@ -126,7 +126,8 @@ def test_the_page_fits_and_everybody_can_read_it(page, looks, request, chromium)
 def test_what_is_wrong_with_a_page_is_seen(chromium, tmp_path):
     path = tmp_path / "bad.html"
     path.write_text(
-        "<!doctype html><html><body>"
+        '<!doctype html><html><head><meta http-equiv="Content-Security-Policy" content="">'
+        "<style>@media (prefers-color-scheme: dark) {}</style></head><body>"
         '<p style="width: 900px; color: #ccc; background: #fff">pale and wide</p><img src="data:,">'
         "<script>console.error('said'); missing()</script></body></html>"
     )
