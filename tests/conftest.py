@@ -138,6 +138,13 @@ def kind(name):
     return "only" if name.startswith(LONG) and not name.startswith(SHORT) else "without"
 
 
+def pytest_make_parametrize_id(val, argname):
+    """A test is not named by a long value of a parameter: every worker sends and keeps the name."""
+    if isinstance(val, str | bytes) and len(val) > 500:
+        return f"{argname}_of_{len(val)}"
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave out the tests that `--long` does not choose."""
     chosen = config.getoption("--long")
