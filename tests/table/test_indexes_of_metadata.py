@@ -128,6 +128,32 @@ def test_a_repair_that_failed_leaves_nothing_after_the_next_call(tmp_path, monke
     assert table.check().ok
 
 
+@pytest.mark.parametrize("recovery_dies", [False, True])
+def test_a_repair_that_died_while_it_tidied_leaves_nothing(tmp_path, monkeypatch, recovery_dies):
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(20)))
+    build = tmp_path / "t/.hoodie/.keymark/build/record_index"
+    delete_tree = LocalStorage.delete_tree
+
+    def die(storage, path):
+        if (tmp_path / "t" / path).exists() and path.endswith("build/record_index"):
+            raise StorageError(f"cannot delete {path}")
+        delete_tree(storage, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "delete_tree", die)
+        with pytest.raises(StorageError, match="cannot delete"):
+            table.repair_shard(0)
+        assert list(build.iterdir())
+        if recovery_dies:
+            with pytest.raises(StorageError, match="cannot delete"):
+                Table.open(tmp_path / "t").upsert(rows([50]))
+    table = Table.open(tmp_path / "t")
+    table.upsert(rows([50]))
+    assert left_over(tmp_path / "t") == []
+    assert table.check().ok
+
+
 def test_check_names_the_shards_that_differ(tmp_path):
     """A log file replayed from the other shard: right bytes in the wrong place."""
     table = create(tmp_path / "t")

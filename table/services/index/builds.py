@@ -119,10 +119,11 @@ def take_back_build(
 ) -> None:
     """Take back the commit of a build, a repair or a re-sharding that was not completed.
 
-    In a partition in use its slices are a repair's or a re-sharding's, and go. A build goes on with
-    its own.
+    In a partition in use its slices are a repair's or a re-sharding's, and go with what a repair
+    kept for itself. A build goes on with its own.
     """
     for partition in config.metadata_partitions:
+        storage.delete_tree(f"{BUILD}/{partition}")
         for status in storage.list(f"{METADATA}/{partition}"):
             owner = slice_of(partition, status.name)
             if owner is not None and owner[1] == instant:
