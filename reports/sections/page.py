@@ -59,6 +59,8 @@ WORKING = {
 }
 """Measures of the times of steps whose work is shown, with the words for these."""
 PHASES_TITLE = "Where the time of an upsert goes"
+MOST_BARS = 60
+"""Of a chart that can be read. That of more cells would be longer than ten screens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,8 +329,10 @@ def _first_of_each_run(cells: Sequence[CellView]) -> list[CellView]:
 
 
 def _charts(headline: tables.SummaryTable, *, judged: bool) -> list[Chart]:
-    made = []
+    made: list[Chart] = []
     cells = headline.cells
+    if len(cells) > MOST_BARS:
+        return made
     for column in headline.columns:
         title = CHART_TITLES.get(column.measure.key)
         if title:
@@ -376,6 +380,11 @@ def _cautions(headline: tables.SummaryTable, runs: Sequence[Run]) -> list[str]:
         if caveat.kind is CaveatKind.FEW_SAMPLES
     }
     cautions = [f"{text[0].upper()}{text[1:]}." for text in sorted(few)]
+    if len(headline.cells) > MOST_BARS:
+        cautions.append(
+            f"{len(headline.cells)} cells are too many for one chart each measure: the tables have "
+            "their numbers."
+        )
     if len(runs) > 1:
         cautions.append(
             "Times of different runs were not measured side by side: the machine may have been "

@@ -11,6 +11,7 @@ from synthetic_runs import sample, write_run
 
 from keymark.reports.model.projection import load
 from keymark.reports.publish import publish
+from keymark.reports.sections import page
 
 INDEXES = ("record", "global_simple", "bucket")
 
@@ -57,6 +58,17 @@ def test_there_is_an_answer_for_each_shape_at_the_largest(published):
     assert published.report.charted == run.answers[0].where
     for chart in published.report.charts:
         assert [row.index for row in chart.grid.rows] == list(INDEXES)
+
+
+def test_a_chart_that_is_too_long_to_be_read_is_not_drawn(published, monkeypatch):
+    assert published.report.charts
+    (part,) = published.report.runs
+    (run,) = load([published.index.parents[1]])
+    monkeypatch.setattr(page, "MOST_BARS", len(INDEXES) - 1)
+    report = page.build([run])
+    assert report.charts == []
+    assert f"{len(INDEXES)} cells are too many for one chart each measure" in report.cautions[-1]
+    assert report.runs[0].answers == part.answers
 
 
 def test_every_cell_is_in_the_details_the_answers_own_first(published):
