@@ -8,6 +8,8 @@ VENV4 := .venv4
 SOURCES := keymark/__init__.py keymark/__main__.py keymark/cli.py table indexes datasets harness reports run_bench.py tests
 
 export TZ := UTC
+# Each of the thousand processes that the tests start would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install lint types format test test-all test-engines test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench site lock lock-engines gate clean
 

@@ -83,6 +83,11 @@ def drop_savepoint(session: Session) -> Step:
     return Step("drop_savepoint", lambda table: table.drop_savepoint(time), after)
 
 
+def repair(session: Session) -> Step:
+    after = session.model.copy()
+    return Step("repair", lambda table: table.repair_shard(0), after)
+
+
 @dataclass(frozen=True)
 class Service:
     """How to call it, what must be done before, and how many calls it makes at least."""
@@ -105,6 +110,7 @@ SERVICES = {
     "build record index": Service(
         of_partition("build", RECORD_INDEX), (("drop_index", RECORD_INDEX),), calls=10
     ),
+    "repair": Service(repair, calls=10),
     "drop record index": Service(of_partition("drop_index", RECORD_INDEX), calls=2),
     "schedule record index": Service(
         of_partition("schedule", RECORD_INDEX), (("drop_index", RECORD_INDEX),), calls=8
