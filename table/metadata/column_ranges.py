@@ -145,14 +145,36 @@ def read_ranges(
             for none.
     """
     start = column_id(column)
-    wanted = pa.array([start + key for key in keys], pa.string())
+    rows, values = _look_up(shards, pa.array([start + key for key in keys], pa.string()))
+    return _ranges(rows, values, column, files)
+
+
+def live_keys(shards: Sequence[Shard], keys: Sequence[str]) -> list[str]:
+    """Those of the keys with a record that can be read and is not deleted.
+
+    Args:
+        shards: the file groups of the column_stats partition.
+        keys: of records.
+
+    Raises:
+        CorruptFileError: a file of the partition is damaged.
+    """
+    rows, values = _look_up(shards, pa.array(keys, pa.string()))
+    good, fields = read_records(values, _SHAPE)
+    return [keys[row] for row in rows[good & (fields[:, _DELETED, 1] == 0)]]
+
+
+def _look_up(
+    shards: Sequence[Shard], wanted: pa.Array
+) -> tuple[npt.NDArray[np.int64], pa.BinaryArray]:
+    """The places of the keys that have a record, and these records."""
     rows, values = [np.empty(0, np.int64)], [pa.array([], pa.binary())]
     for shard, mine in zip(shards, split_by_shard(wanted, len(shards)), strict=True):
         if len(mine):
             hits, found = shard.lookup(wanted.take(pa.array(mine)))
             rows.append(mine[hits])
             values.append(found)
-    return _ranges(np.concatenate(rows), pa.concat_arrays(values), column, files)
+    return np.concatenate(rows), pa.concat_arrays(values)
 
 
 def decode_ranges(values: pa.Array, column: str, files: Sequence[BaseFile]) -> ColumnRanges:

@@ -23,8 +23,10 @@ from keymark.table.cli import app
 from keymark.table.errors import NotATableError, StorageError
 from keymark.table.index.build import shard as build_shard
 from keymark.table.metadata import records
+from keymark.table.metadata.column_ranges import live_keys
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from keymark.table.metadata.reader import MetadataTable
+from keymark.table.metadata.writer import DeltaCommit
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.services.check import keys as check_keys
 from keymark.table.state.table_state import TableState
@@ -182,6 +184,42 @@ def test_partitions_of_the_metadata_table(partition, tmp_path):
     checked = table.check()
     assert checked.ok
     assert partition in checked.compared
+
+
+@pytest.mark.parametrize("built_since", [False, True])
+def test_no_file_that_comes_back_is_described_twice(built_since, tmp_path, monkeypatch):
+    """Hudi adds up the counts of two records of one column of a file."""
+    table = loaded(tmp_path / "t", "global_simple")
+    table.build_index(COLUMN_STATS)
+    before = _statistics(table)
+    bad = table.upsert(rows([1], ts=5)).instant
+    if built_since:
+        table.drop_index(COLUMN_STATS)
+        table.build_index(COLUMN_STATS)
+    put: dict[str, bytes] = {}
+    right = DeltaCommit.put_records
+
+    def put_records(delta, partition, found):
+        put.update(found if partition == COLUMN_STATS else {})
+        right(delta, partition, found)
+
+    monkeypatch.setattr(DeltaCommit, "put_records", put_records)
+    table.rollback(bad)
+    again = {key for key in put if key in before}
+    assert bool(again) == built_since
+    assert _statistics(table) == before
+    assert table.check().ok
+
+
+def _statistics(table: Table) -> dict[str, bytes]:
+    """The records of column statistics that are not deleted, by key."""
+    metadata = TableState.load(table.storage).metadata
+    assert metadata is not None
+    shards, found = metadata.shards(COLUMN_STATS), {}
+    for shard in shards:
+        keys, values = shard.scan()
+        found |= zip(keys.cast(pa.string()).to_pylist(), values.to_pylist(), strict=True)
+    return {key: found[key] for key in live_keys(shards, [*found])}
 
 
 def _killed_clean(root: Path, fault: str = DEAD) -> tuple[Table, FaultStorage]:

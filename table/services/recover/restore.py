@@ -29,6 +29,7 @@ from keymark.table.layout.model import BaseFile, Instant
 from keymark.table.layout.naming import TEMP, parse_base_file
 from keymark.table.layout.view import Snapshot, listed_files, snapshot
 from keymark.table.metadata.bloom import bloom_records
+from keymark.table.metadata.column_ranges import live_keys
 from keymark.table.metadata.column_stats import column_stats_records, stat_schema
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from keymark.table.metadata.writer import take_back_delta
@@ -148,9 +149,10 @@ class Restorer:
         return instant
 
     def _described(self, state: TableState, before: Snapshot) -> dict[str, dict[str, bytes]]:
-        """What describes the files that are current again: a build since has left them out.
+        """What describes the files that are current again, where a build since has left it out.
 
-        No build goes on: it would have refused this.
+        No build goes on: it would have refused this. Column statistics that are there are not put
+        again: Hudi adds up the counts of two records (mergeColumnStatsRecords).
         """
         again: dict[str, dict[str, bytes]] = {COLUMN_STATS: {}, BLOOM_FILTERS: {}}
         if not again.keys() & set(state.config.maintained):
@@ -165,6 +167,9 @@ class Restorer:
                 again[COLUMN_STATS].update(zip(*stats, strict=True))
                 blooms = bloom_records(path, name, footer, time)
                 again[BLOOM_FILTERS].update(zip(*blooms, strict=True))
+        if state.metadata is not None and COLUMN_STATS in state.config.maintained:
+            for key in live_keys(state.metadata.shards(COLUMN_STATS), [*again[COLUMN_STATS]]):
+                del again[COLUMN_STATS][key]
         return again
 
 
