@@ -13,6 +13,8 @@ from hypothesis import settings
 settings.register_profile("keymark", deadline=None)
 settings.load_profile("keymark")
 os.environ.setdefault("TZ", "UTC")
+# Spark's JVMs end soon here: what the second compiler costs two cores, its code does not save.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # Tests that ask for a width set it; a terminal of the machine that runs them asks for none.
 os.environ.pop("COLUMNS", None)
 
