@@ -299,6 +299,21 @@ def test_the_switch_is_archived_in_the_end(tmp_path):
     assert_hudi_reads_it(root, 2)
 
 
+def test_whoever_read_the_timeline_before_the_switch_was_archived_reads_on(tmp_path):
+    root = tmp_path / "t"
+    filled(root, 4).reshard_index(2)
+    limits = {"hoodie.keep.min.commits": "11", "hoodie.keep.max.commits": "12"}
+    table = Table.open(str(root), options=limits)
+    for number in range(60):
+        before = TableState.load(table.storage).metadata
+        write_on(table, 1, ts=100 + number)
+        if not switches(root):
+            break
+    begin_reshard(table, 3)
+    assert not switches(root)
+    assert len(before.slices(RECORD_INDEX)) == 2
+
+
 @pytest.mark.parametrize("again", [3, 4, 5, 8])
 def test_back_to_more_at_once(tmp_path, again):
     """Names of groups that were replaced come again: with new files, and seen by Hudi."""

@@ -30,6 +30,32 @@ def test_given_up_while_it_runs(tmp_path, monkeypatch):
     assert_exact(Table.open(str(tmp_path / "t")))
 
 
+def test_given_up_for_fewer_while_it_lists_the_shards(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t", groups=4)
+    split, real = reshard.Resharder._split, reshard._shards
+    splitting = []
+
+    def note_and_split(*args):
+        splitting.append(args)
+        return split(*args)
+
+    def give_up_and_list(state):
+        if len(splitting) == 1:
+            splitting.append(state)
+            other = Table.open(str(tmp_path / "t"))
+            other.abort_reshard()
+            assert other.reshard_index(2).after == 2
+        return real(state)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reshard.Resharder, "_split", note_and_split)
+        patched.setattr(reshard, "_shards", give_up_and_list)
+        with pytest.raises(InputError, match="another process gave this re-sharding up"):
+            table.reshard_index(8)
+    assert shard_count(Table.open(str(tmp_path / "t"))) == 2
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
 def test_two_at_once(tmp_path, monkeypatch):
     """The second one would delete log files that the first is about to name."""
     table = filled(tmp_path / "t")

@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypeGuard
 
-from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.errors import CorruptFileError, InputError, SnapshotExpiredError
 from keymark.table.format.hashes.digest import Digest, total
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.log.block import BlockType, LogBlock
@@ -77,6 +77,7 @@ _GROUP_KEYS = 10_000_000
 _KEYS_WORTH_A_TASK = 100_000
 _READERS_SECONDS = 2.0
 """How long the old shards stay after a switch to fewer, for whoever has just listed them."""
+_GIVEN_UP = "another process gave this re-sharding up"
 _OPENING = 1
 """Log version of the block that opens a file group."""
 
@@ -151,6 +152,10 @@ class Resharder:
                 # To readers, files of a plan that is gone are damage.
                 self._refuse_given_up(plan)
                 raise
+            except SnapshotExpiredError as error:
+                # Only another re-sharding, to fewer, replaces what this one reads.
+                self._refuse_given_up(plan)
+                raise InputError(_GIVEN_UP) from error
             if switched is not None:
                 return switched
             self._refuse_given_up(plan)
@@ -225,7 +230,7 @@ class Resharder:
             if is_known or load_plan(storage) is not None:
                 return
             _discard(storage, plan)
-        raise InputError("another process gave this re-sharding up")
+        raise InputError(_GIVEN_UP)
 
     def _target(self, plan: ReshardPlan) -> BuildTarget:
         return BuildTarget(
