@@ -198,9 +198,10 @@ class Drawn:
         place = name if self.index in LOCAL else rng
         # Hudi's reader takes `a=b` for hive style where it is not encoded.
         encoded = dict(self.settings)["hoodie.datasource.write.partitionpath.urlencode"] == "true"
-        colon = "" if self.index == "bucket" else ":"
+        # Releases of Hudi differ on the buckets of such keys: see test_buckets.py.
+        colon, comma = ("", "") if self.index == "bucket" else (":", ",")
         row = {
-            "k": f"{name.choice(['a', 'é', '😀', 'x/y', f'b{colon}c', 'd,e'])}{number}",
+            "k": f"{name.choice(['a', 'é', '😀', 'x/y', f'b{colon}c', f'd{comma}e'])}{number}",
             "n": number * name.choice([1, 1_000_003]),
             # Without partitions Hudi's bulk insert takes no part of a key that is null or empty.
             "w": name.choice([None, "", "w"] if self.partitions else ["v", "w", "x"]),

@@ -178,12 +178,14 @@ class Pair:
 
     def _back(self, table: Table) -> str:
         """A savepoint, a write, and back to the savepoint."""
-        kept = dict(self.rows), dict(self.numbers), dict(self.homes)
+        kept, exact = (dict(self.rows), dict(self.numbers), dict(self.homes)), self.exact
         saved = table.savepoint()
         self._write(Step("keymark", "upsert", ""))
         table.restore(saved)
         table.drop_savepoint(saved)
         self.rows, self.numbers, self.homes = kept
+        # The write has taken in what Hudi wrote, and is taken back with it.
+        self.exact = exact
         return "back"
 
     def _index(self, table: Table) -> str:

@@ -9,6 +9,7 @@ from keymark.table.format.hashes.hashing import buckets
 
 PLAIN = ["", "a", "key-1", "ключ", "😀,é", "x,y", "k" * 300]
 COMPOSITE = ["k:a,n:1", "k:__null__,n:2", "k:__empty__,n:3", "k:ключ 😀,n:4"]
+COMMAS = ["k:d,e,n:20", "k:,,n:1"]
 COLONS = ["k:v", "a:b,c:d", "ключ:键/😀", "12:30:00"]
 
 
@@ -33,3 +34,10 @@ def test_simple_keys_with_colons_are_in_the_buckets_of_0_15(hudi):
         whole = [key.replace(":", ";") for key in COLONS]
         assert ours(COLONS, ["k"], []) != theirs
         assert len(set(theirs)) == len(set(ours(whole, ["k"], [])))
+
+
+@pytest.mark.spark
+def test_composite_keys_with_commas_are_in_the_buckets_of_0_15(hudi):
+    """Hudi 1.x takes another part of such a key, in the same tables."""
+    theirs = hudi.buckets(COMMAS, ["k", "n"], 1000)
+    assert (ours(COMMAS, ["k", "n"], []) == theirs) == hudi.version.startswith("0.")
