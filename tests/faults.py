@@ -83,6 +83,10 @@ class FaultStorage:
         self._count("put", path, stores=True)
         self.inner.commit(path, data)
 
+    def move(self, source: str, target: str) -> None:
+        self._count("move", target, stores=True)
+        self.inner.move(source, target)
+
     def sync(self) -> None:
         self.inner.sync()
 

@@ -1,28 +1,33 @@
 """What says that the record index is being dealt out to another number of file groups.
 
     .hoodie/.keymark/build/reshard/plan.json
-    .hoodie/metadata/.hoodie/<instant>.deltacommit.inflight      to more file groups
-    .hoodie/metadata/.hoodie/<instant>.replacecommit.inflight    to fewer
+    .hoodie/.keymark/build/reshard/switching                    while the switch moves files
+    .hoodie/.keymark/build/reshard/<folder>/record_index/...    files of the new file groups
+    .hoodie/metadata/.hoodie/<instant>.indexing.inflight        from the plan to the switch
 
-While the instant is pending, files of it lie beside those of the present file groups. Nobody counts
-them, archives past it or takes it for a dead writer's. A plan whose instant is not pending has
-ended.
+The files lie aside until the switch moves them into the metadata table. There Hudi's readers count
+a file slice from when its instant is on the timeline, completed or not, as an action that writes
+(AbstractTableFileSystemView, whose timeline is getWriteTimeline). So until then the instant is of
+the action `indexing`, which Hudi's readers and writers leave alone. It keeps Keymark from archiving
+past it. A plan whose instant is not pending, or is completed, has ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from keymark.table.errors import CorruptFileError, InputError
-from keymark.table.layout.naming import BUILD, METADATA
+from keymark.table.errors import CommitConflictError, CorruptFileError, InputError
+from keymark.table.layout.naming import METADATA, RESHARD
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.timeline import Timeline
 
-RESHARDING = "reshard"
-RESHARD = f"{BUILD}/{RESHARDING}"
+INDEXING = "indexing"
+RESHARDING = RESHARD.rpartition("/")[2]
 PLAN = f"{RESHARD}/plan.json"
+_SWITCHING = f"{RESHARD}/switching"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,8 @@ class ReshardPlan:
         instant: of the commit that will name the new files.
         slices: base instant of each present file group, by file id.
         read: instants of the log blocks that the new base files have taken in, by file id.
+        folder: the name of the folder for its files. Tasks of one that was given up may still put
+            some, into another folder.
         by_service: a write's service works on it, under the lease from its beginning to its end:
             whoever has the lease finds it at rest.
     """
@@ -43,7 +50,13 @@ class ReshardPlan:
     instant: str
     slices: Mapping[str, str]
     read: Mapping[str, tuple[str, ...]]
+    folder: str
     by_service: bool = False
+
+    @property
+    def place(self) -> str:
+        """The folder for its files, each at its path in the metadata table."""
+        return f"{RESHARD}/{self.folder}"
 
     @property
     def action(self) -> str:
@@ -69,6 +82,7 @@ def load_plan(storage: Storage) -> ReshardPlan | None:
             instant=str(found["instant"]),
             slices={str(name): str(time) for name, time in found["slices"].items()},
             read={str(name): tuple(map(str, times)) for name, times in found["read"].items()},
+            folder=str(found["folder"]),
             by_service=bool(found.get("by_service", False)),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -82,6 +96,16 @@ def load_plan(storage: Storage) -> ReshardPlan | None:
 def save_plan(storage: Storage, plan: ReshardPlan) -> None:
     """Keep a plan; it survives a power cut."""
     storage.commit(PLAN, _encoded(plan))
+
+
+def note_switching(storage: Storage) -> None:
+    """Say that files are being moved: whoever finds this after a death takes them back."""
+    storage.commit(_SWITCHING, b"")
+
+
+def is_switching(storage: Storage) -> bool:
+    """Whether files were being moved; call it under the lease."""
+    return storage.exists(_SWITCHING)
 
 
 def take_over(storage: Storage, plan: ReshardPlan, *, by_service: bool) -> ReshardPlan:
@@ -101,8 +125,22 @@ def resharding(storage: Storage) -> ReshardPlan | None:
     plan = load_plan(storage)
     if plan is None:
         return None
-    pending = Timeline.load(storage, METADATA).pending()
-    return plan if any(instant.time == plan.instant for instant in pending) else None
+    known = Timeline.load(storage, METADATA).instants
+    found = [(i.action, i.completed) for i in known if i.time == plan.instant]
+    return plan if found == [(INDEXING, False)] else None
+
+
+def end_switch(storage: Storage, plan: ReshardPlan) -> None:
+    """Forget a re-sharding whose commit is completed; call it under the lease.
+
+    The commit has the files of an instant that was begun, as others have them.
+    """
+    timeline = Timeline.load(storage, METADATA)
+    with contextlib.suppress(CommitConflictError):
+        timeline.begin(plan.instant, plan.action)
+    timeline.ensure_started(plan.instant, plan.action, b"")
+    timeline.remove(plan.instant, INDEXING)
+    storage.delete_tree(RESHARD)
 
 
 def refuse_while_resharding(storage: Storage) -> None:

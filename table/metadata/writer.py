@@ -65,6 +65,7 @@ class GroupUpdate:
         values: one per key.
         deletes: record keys taken away.
         threads: how many compress the blocks of its HFile.
+        place: the folder that the log file is put into, at its path in the metadata table.
     """
 
     storage: Storage
@@ -76,6 +77,7 @@ class GroupUpdate:
     values: pa.Array
     deletes: Sequence[str] = ()
     threads: int = 1
+    place: str = METADATA
 
     def write(self) -> DeltaStat:
         """Put the next log file of the slice: puts first, then deletes."""
@@ -126,7 +128,7 @@ class GroupUpdate:
     def put(self, data: Content, records: int) -> DeltaStat:
         """Put the next log file of the slice, which holds so many records."""
         log = self._next_log(len(data))
-        put_again(self.storage, f"{METADATA}/{log.path}", data)
+        put_again(self.storage, f"{self.place}/{log.path}", data)
         base = self.slice.base_file
         return DeltaStat(
             file_id=self.slice.file_id,

@@ -13,10 +13,10 @@ from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError,
 from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
 from keymark.table.index.protocol import has_partition
-from keymark.table.layout.naming import METADATA
+from keymark.table.layout.naming import METADATA, RESHARD
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.replaced import settle_replaced
-from keymark.table.metadata.reshard_plan import RESHARD, refuse_while_resharding, resharding
+from keymark.table.metadata.reshard_plan import refuse_while_resharding, resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.properties.options import (
@@ -45,7 +45,8 @@ from keymark.table.services.index.builds import (
     settle_builds,
 )
 from keymark.table.services.index.indexing import BUILT_BY, Hold, Indexer
-from keymark.table.services.index.reshard import Resharder, outgrown
+from keymark.table.services.index.reshard import Resharder
+from keymark.table.services.index.suitable_shards import outgrown
 from keymark.table.services.recover.restore import Restorer, sweep_taken_back, take_back_unfinished
 from keymark.table.services.retention import Retention
 from keymark.table.state.table_state import Change, TableState

@@ -101,6 +101,11 @@ class FencedStorage:
         self.check()
         self.inner.replace(path, data)
 
+    def move(self, source: str, target: str) -> None:
+        """Give a file another path."""
+        self.check()
+        self.inner.move(source, target)
+
     def delete(self, path: str) -> None:
         """Delete a file."""
         self.check()

@@ -103,6 +103,14 @@ class HadoopStorage(NoLocking):
         """Write a file by a temporary and a rename over what was there."""
         self._write(path, data, over=True)
 
+    def move(self, source: str, target: str) -> None:
+        """Rename a file; an existing one is refused."""
+        try:
+            self._rename(source, target, over=False)
+        except FileNotFoundError:
+            self._make_folder(target)
+            self._rename(source, target, over=False)
+
     def _write(self, path: str, data: bytes, *, over: bool) -> None:
         self._absolute(path)
         temporary = f"{STAGING}/{secrets.token_hex(16)}"

@@ -180,3 +180,15 @@ class LocalReader:
 
     def __del__(self) -> None:
         os.close(self._fd)
+
+
+class NameTakenError(Exception):
+    """The name of a put is taken; other FileExistsErrors are failures."""
+
+
+def link(temporary: str, full: str) -> None:
+    """Give a temporary its name; NameTakenError if the name is taken."""
+    try:
+        os.link(temporary, full)
+    except FileExistsError:
+        raise NameTakenError from None

@@ -25,12 +25,14 @@ from keymark.table.errors import (
     MissingFileError,
     StorageError,
 )
-from keymark.table.layout.naming import BUILD, HOODIE, LEASE, STAGING, TEMP
+from keymark.table.layout.naming import BUILD, HOODIE, LEASE, RESHARD, STAGING, TEMP
 from keymark.table.storage.durability import unsynced
 from keymark.table.storage.local_files import (
     LINK_REFUSED,
     NOT_PLAIN,
     LocalReader,
+    NameTakenError,
+    link,
     open_plain,
     read_fully,
     refuse_links,
@@ -111,7 +113,7 @@ class LocalStorage:
         """Create a file by write-aside and link."""
         full = self._path(path)
         with self._written_aside(path, data) as temporary:
-            _link(temporary, full)
+            link(temporary, full)
             if self._lasts(path):
                 # An empty file has no content to lose: its folder's entry is all of it.
                 if len(data):
@@ -131,7 +133,7 @@ class LocalStorage:
                 self.sync()
             finally:
                 known.forget(temporary)
-            _link(temporary, full)
+            link(temporary, full)
         known.note_folders([os.path.dirname(full)])  # noqa: PTH120
         self.sync()
 
@@ -149,6 +151,20 @@ class LocalStorage:
             unsynced(self.root).note_folders([str(full.parent)])
             self.sync()
 
+    def move(self, source: str, target: str) -> None:
+        """Link a file, and unlink its former name."""
+        at, full = self._path(source), self._path(target)
+        with storage_errors("write", target):
+            refuse_links(self.root, at)
+            refuse_links(self.root, full)
+            self._make_folder(os.path.dirname(full))  # noqa: PTH120
+            try:
+                link(at, full)
+            except NameTakenError:
+                raise FileTakenError.of(target) from None
+            os.unlink(at)  # noqa: PTH108
+        unsynced(self.root).note_folders([os.path.dirname(full)])  # noqa: PTH120
+
     def sync(self) -> None:
         """Sync every file and folder that this process changed since the last time."""
         if self.durable:
@@ -158,9 +174,11 @@ class LocalStorage:
         """Whether a file has to survive a power cut.
 
         A lease ends with its process anyway, and markers are of no use after the commit. A build
-        sees what is wrong with its own files, and begins anew.
+        sees what is wrong with its own files, and begins anew. What a re-sharding makes is moved
+        into the metadata table as it is.
         """
-        return self.durable and not path.startswith((f"{LEASE}/", f"{TEMP}/", f"{BUILD}/"))
+        passing = path.startswith((f"{LEASE}/", f"{TEMP}/", f"{BUILD}/"))
+        return self.durable and (not passing or path.startswith(f"{RESHARD}/"))
 
     @contextlib.contextmanager
     def _written_aside(self, path: str, data: Content, *, sync: bool = False) -> Iterator[str]:
@@ -183,7 +201,7 @@ class LocalStorage:
                 yield temporary
         except StorageError:
             raise
-        except _ExistsError:
+        except NameTakenError:
             raise FileTakenError.of(path) from None
         except FileNotFoundError as error:
             self._check_staging("write", path)
@@ -449,18 +467,6 @@ class LocalStorage:
             return False
         except LockHeldError:
             return True
-
-
-class _ExistsError(Exception):
-    """The name of a put is taken; other FileExistsErrors are failures."""
-
-
-def _link(temporary: str, full: str) -> None:
-    """Give a temporary its name; _ExistsError if the name is taken."""
-    try:
-        os.link(temporary, full)
-    except FileExistsError:
-        raise _ExistsError from None
 
 
 def _locked_new(folder: str) -> BinaryIO:

@@ -175,6 +175,15 @@ class ObjectStorage(NoLocking):
         """Write a file over what was there; doing it twice is doing it once."""
         self._write(path, data, "overwrite", "")
 
+    def move(self, source: str, target: str) -> None:
+        """Copy a file within the store and delete it; doing it twice is doing it once."""
+        if self._owner(target) is not None:
+            raise FileTakenError.of(target)
+        self._count(Request.PUT)
+        with self._telling("write", target):
+            obstore.copy(self._store, self._key(source), self._key(target))
+        self.delete(source)
+
     def _write(self, path: str, data: bytes, mode: PutMode, token: str) -> None:
         attributes: Any = {_TOKEN: token} if token else None
         store, key = self._store, self._key(path)

@@ -173,6 +173,13 @@ class Storage(Protocol):
     def replace(self, path: str, data: bytes) -> None:
         """Write the file, whole or not at all, over what was there; survives a power cut."""
 
+    def move(self, source: str, target: str) -> None:
+        """Give a file another path; FileTakenError if that exists.
+
+        Its content was synced before; where it is survives a power cut with the next commit. A
+        failure may leave the file in both places.
+        """
+
     def sync(self) -> None:
         """Make all that this process put and deleted survive a power cut."""
 

@@ -179,6 +179,10 @@ class SlowStorage:
         with self.script.change():
             self.inner.replace(path, data)
 
+    def move(self, source: str, target: str) -> None:
+        with self.script.change():
+            self.inner.move(source, target)
+
     def delete(self, path: str) -> None:
         with self.script.change():
             self.inner.delete(path)

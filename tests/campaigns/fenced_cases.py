@@ -97,6 +97,10 @@ class FarStorage(NoLocking):
     def replace(self, path: str, data: bytes) -> None:
         self.files[path] = bytes(data)
 
+    def move(self, source: str, target: str) -> None:
+        self.put(target, self.read(source))
+        self.delete(source)
+
     def delete(self, path: str) -> None:
         self.files.pop(path, None)
 

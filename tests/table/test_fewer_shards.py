@@ -39,6 +39,7 @@ from keymark.table.storage.local_storage import LocalStorage
 FOLDER = f"{METADATA}/{RECORD_INDEX}"
 TIMELINE = f"{METADATA}/.hoodie"
 _DONE = re.compile(r"(\d+)\.(commit|deltacommit|replacecommit)")
+_BEGUN = re.compile(r"(\d+)\.(?:commit|deltacommit|replacecommit|(?:log)?compaction)(?:\.[a-z]+)?")
 _FILE = re.compile(r"([^_.]+)_\d+-\d+-\d+_(\d+)\.hfile|\.([^_]+)_(\d+)\.log\.\d+_\d+-\d+-\d+")
 
 
@@ -58,10 +59,12 @@ def switches(root):
 def shown_to_hudi(root, unknown=""):
     """File id -> base instant of its latest slice, by the rules of AbstractTableFileSystemView.
 
-    To one who read the timeline before an instant that is `unknown` to it.
+    To one who read the timeline before an instant that is `unknown` to it. An instant that writes
+    counts from when it was begun, if one that is not earlier is completed.
     """
     names = [path.name for path in (Path(root) / TIMELINE).iterdir()]
     done = {match[1] for name in names if (match := _DONE.fullmatch(name))} - {unknown}
+    begun = {match[1] for name in names if (match := _BEGUN.fullmatch(name))} - {unknown}
     replaced = {
         file_id
         for path, ids in switches(root).items()
@@ -74,7 +77,8 @@ def shown_to_hudi(root, unknown=""):
         if match is None:
             continue
         file_id, time = match[1] or match[3], match[2] or match[4]
-        if file_id not in replaced and (time in done or time < min(done)):
+        known = time in begun or time < min(begun)
+        if file_id not in replaced and known and time <= max(done):
             shown[file_id] = max(time, shown.get(file_id, ""))
     return shown
 
@@ -265,7 +269,7 @@ def test_a_plan_that_is_gone_leaves_nothing(tmp_path, monkeypatch):
         patched.setattr(reshard.Resharder, "_planned", lambda self, _: load_plan(self.storage))
         with pytest.raises(ZeroDivisionError):
             table.reshard_index(2)
-    assert [p for p in (tmp_path / "t" / FOLDER).iterdir() if f"_{instant}.log.2" in p.name]
+    assert list((tmp_path / "t" / RESHARD).rglob(f".*_{instant}.log.2_*"))
     shutil.rmtree(tmp_path / "t" / RESHARD)
     Table.open(str(tmp_path / "t")).upsert(rows([1], ts=300))
     assert not [p for p in (tmp_path / "t" / METADATA).rglob("*") if instant in p.name]
@@ -447,7 +451,9 @@ def test_a_death_at_any_call(tmp_path, first, then):
         with contextlib.suppress(Killed):
             Table(storage, {}).reshard_index(then)
         table = assert_right(storage.root, expected, {first, then})
+        assert_hudi_reads_it(storage.root, shard_count(table))
         table.upsert(rows([1], ts=7, value="again"))
+        assert_hudi_reads_it(storage.root, shard_count(table))
         assert [ids for ids in switches(storage.root).values() if ids] == []
         assert_exact(table)
         if number % 2 and resharding(table.storage) is not None:

@@ -32,7 +32,7 @@ from keymark.table.metadata.reshard_plan import (
     save_plan,
 )
 from keymark.table.runtime.runner import LocalRunner
-from keymark.table.services.index import reshard, split
+from keymark.table.services.index import reshard, split, suitable_shards
 from keymark.table.storage.local_storage import LocalStorage
 
 FOLDER = f"{METADATA}/record_index"
@@ -292,7 +292,9 @@ def test_the_plan_that_a_death_right_after_the_switch_left_goes_with_the_next_co
     filled(tmp_path / "t")
     options = {"hoodie.metadata.compact.max.delta.commits": "1"}
     table = Table.open(str(tmp_path / "t"), options=options)
-    plan = ReshardPlan(before=1, after=2, instant="20240101000000000", slices={}, read={})
+    plan = ReshardPlan(
+        before=1, after=2, instant="20240101000000000", slices={}, read={}, folder="f"
+    )
     save_plan(table.storage, plan)
     table.upsert(rows([1], ts=9))
     assert not (tmp_path / "t" / RESHARD).exists()
@@ -338,8 +340,10 @@ def test_a_table_of_hudis(tmp_path):
 def test_an_unfinished_file_group_without_a_plan_is_damage(tmp_path):
     table = filled(tmp_path / "t")
     begin_reshard(table, 4)
-    instant = load_plan(table.storage).instant
-    for path in (tmp_path / "t" / METADATA / ".hoodie").glob(f"{instant}.*"):
+    plan = load_plan(table.storage)
+    for path in (tmp_path / "t" / plan.place / "record_index").iterdir():
+        shutil.copy(path, tmp_path / "t" / FOLDER)
+    for path in (tmp_path / "t" / METADATA / ".hoodie").glob(f"{plan.instant}.*"):
         path.unlink()
     with pytest.raises(CorruptFileError, match="no commit opened this file group"):
         Table.open(str(tmp_path / "t")).lookup(["k1"])
@@ -375,7 +379,7 @@ def test_auto_takes_bytes_growth_and_cores_into_account(tmp_path, monkeypatch):
     # Twice the bytes in thirds of them: six, a multiple of the two that are there.
     done = Table.open(str(tmp_path / "t"), options=small).reshard_index(None)
     assert done.after == 6
-    monkeypatch.setattr(reshard, "_KEYS_WORTH_A_TASK", 4)
+    monkeypatch.setattr(suitable_shards, "_KEYS_WORTH_A_TASK", 4)
     monkeypatch.setattr(LocalRunner, "cores", 8)
     # 38 keys and the ones of the log blocks are work for more than eight cores.
     assert Table.open(str(tmp_path / "t")).reshard_index(None).after == 12

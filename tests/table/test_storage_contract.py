@@ -99,6 +99,21 @@ def test_of_many_putting_one_path_one_wins(storage):
     assert paths(storage) == ["x/same"]
 
 
+def test_a_file_is_moved_and_never_over_another(storage):
+    storage.put("a/one", b"first")
+    storage.put("b/two", b"second")
+    with pytest.raises(FileExistsError):
+        storage.move("a/one", "b/two")
+    assert (storage.read("a/one"), storage.read("b/two")) == (b"first", b"second")
+    storage.move("a/one", "new/folder/three")
+    assert storage.read("new/folder/three") == b"first"
+    assert paths(storage) == ["b/two", "new/folder/three"]
+    for target in ("b/four", "b/two"):
+        with pytest.raises(FileNotFoundError if target == "b/four" else (OSError, StorageError)):
+            storage.move("a/one", target)
+    assert paths(storage) == ["b/two", "new/folder/three"]
+
+
 def test_listings(storage):
     for path in ("a/2", "a/1", "a/b/c/3", "ab/4", "5"):
         storage.put(path, b"x" * len(path))

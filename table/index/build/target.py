@@ -47,6 +47,7 @@ class BuildTarget:
         block_size: uncompressed bytes of a data block (hoodie.hfile.block.size).
         max_tasks: hoodie.metadata.max.init.parallelism.
         memory: bytes that a task may hold of keys (keymark.task.memory.bytes).
+        place: the folder that files are put into, each at its path in the metadata table.
     """
 
     storage: Storage
@@ -60,6 +61,7 @@ class BuildTarget:
     block_size: int = BLOCK_SIZE
     max_tasks: int = 100_000
     memory: int = TASK_MEMORY_BYTES
+    place: str = METADATA
 
     @property
     def fingerprint(self) -> str:
@@ -140,7 +142,9 @@ def decoding_build_file(path: str) -> Iterator[None]:
         raise CorruptFileError(path, 0, f"a file of an index build: {error}") from error
 
 
-def put_base(storage: Storage, base: BaseFile, writer: HFileWriter) -> BaseFile:
+def put_base(
+    storage: Storage, base: BaseFile, writer: HFileWriter, place: str = METADATA
+) -> BaseFile:
     """Put what a writer holds as a group's base file; a writer without entries puts none.
 
     Where an earlier attempt put the file, that one stays, and its size is told.
@@ -151,7 +155,7 @@ def put_base(storage: Storage, base: BaseFile, writer: HFileWriter) -> BaseFile:
         return base
     ends = {"minRecordKey": writer.first_key or b"", "maxRecordKey": writer.last_key or b""}
     data = writer.close(None, {**ends, IDENTITY: identity(base.file_id, base.instant_time)})
-    path = f"{METADATA}/{base.path}"
+    path = f"{place}/{base.path}"
     # Small blocks may come out compressed in another way: the file that is there counts.
     there = not put_once(storage, path, data)
     return replace(base, size=storage.open(path).size if there else len(data))
@@ -180,7 +184,7 @@ def open_group(target: BuildTarget, number: int) -> None:
         write_token=_INIT_TOKEN,
         size=len(block),
     )
-    put_once(target.storage, f"{METADATA}/{log.path}", block)
+    put_once(target.storage, f"{target.place}/{log.path}", block)
 
 
 def remove_groups(target: BuildTarget) -> None:

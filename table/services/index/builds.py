@@ -10,10 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from keymark.table.errors import InputError, StorageError, UnsupportedTableError
-from keymark.table.layout.naming import BUILD, METADATA, PINS
+from keymark.table.layout.naming import BUILD, METADATA, PINS, RESHARD
 from keymark.table.metadata.partitions import FILES
 from keymark.table.metadata.reader import is_initial, slice_of
-from keymark.table.metadata.reshard_plan import load_plan, refuse_while_resharding
+from keymark.table.metadata.reshard_plan import (
+    INDEXING,
+    ReshardPlan,
+    end_switch,
+    is_switching,
+    load_plan,
+    refuse_while_resharding,
+)
 from keymark.table.metadata.writer import take_back_delta
 from keymark.table.properties.config import TableConfig, load_config, save_config
 from keymark.table.properties.seal import BUILDING_PARTITIONS, METADATA_PARTITIONS
@@ -82,11 +89,12 @@ def settle_builds(storage: Storage) -> None:
     """
     config = load_config(storage)
     plan = load_plan(storage)
-    for instant in Timeline.load(storage, METADATA).pending():
-        goes_on = plan is not None and instant.time == plan.instant
-        of_build = instant.action in ("deltacommit", "replacecommit") and is_initial(instant.time)
-        if of_build and not goes_on:
-            take_back_build(storage, config, instant.time, instant.action)
+    metadata = Timeline.load(storage, METADATA)
+    for instant in metadata.pending():
+        if instant.action == INDEXING:
+            _settle_resharding(metadata, config, plan, instant.time)
+        elif instant.action == "deltacommit" and is_initial(instant.time):
+            take_back_build(storage, config, instant.time)
     builds = pending_builds(storage)
     for partition in set(config.building) - {build.partition for build in builds}:
         raise UnsupportedTableError(
@@ -103,6 +111,20 @@ def settle_builds(storage: Storage) -> None:
             storage.delete_tree(f"{METADATA}/{build.partition}")
             forget_build(storage, build.partition)
             timeline.remove(build.instant, "indexing")
+
+
+def _settle_resharding(
+    metadata: Timeline, config: TableConfig, plan: ReshardPlan | None, instant: str
+) -> None:
+    """End a re-sharding that died in its switch; one that did not come so far goes on later."""
+    storage = metadata.storage
+    if plan is None or plan.instant != instant:
+        metadata.remove(instant, INDEXING)
+    elif any(i.time == instant for i in metadata.completed({plan.action})):
+        end_switch(storage, plan)
+    elif is_switching(storage):
+        take_back_build(storage, config, instant, INDEXING)
+        storage.delete_tree(RESHARD)
 
 
 def forget_build(storage: Storage, partition: str) -> None:

@@ -3,9 +3,10 @@
     plan      .hoodie/.keymark/build/reshard/plan.json: how many, the instant of the switch, what
               the present file groups are
     split     one task for each class of file groups: the index is read once, and written as base
-              files of the plan's instant, which nobody counts before the switch
+              files of the plan's instant, in a folder beside the plan
     catch up  log blocks that writers have added since are dealt out among the new file groups
-    switch    under the lease: the last of these blocks, and a commit that names all new files
+    switch    under the lease: the last of these blocks; all files are moved into the metadata
+              table; a commit names them
 
     from 4 to 8    class n: old group n into new groups n and n + 4
     from 4 to 6    classes of gcd(4, 6) = 2: old 0, 2 into new 0, 2, 4 and old 1, 3 into new 1, 3, 5
@@ -15,43 +16,46 @@ A key belongs to the group that its hash gives modulo their number. So the keys 
 in new group m only where n and m are the same modulo the greatest common divisor of both numbers.
 To a multiple of the present number every old group splits by itself, and all of them at a time.
 
-Readers count the file groups that a completed instant opened: before the switch the old ones, after
-it the new ones. To more, the switch is a delta commit. To fewer, it is a replace commit that takes
-out the file groups beyond the new number; all old slices are deleted right after it, still under
-the lease (`metadata/replaced.py`). What a death leaves of them, the next write deletes.
+Readers count the file groups that the present instants opened: before the switch the old ones,
+after it the new ones. Hudi's count those of a pending commit, too, so that the instant is none
+before the switch (`metadata/reshard_plan.py`). To more, the switch is a delta commit. To fewer, it
+is a replace commit that takes out the file groups beyond the new number; all old slices are deleted
+right after it, still under the lease (`metadata/replaced.py`). What a death leaves of them, the
+next write deletes.
 
-Until the switch the instant is pending on the timeline of the metadata table. What was done stays
-after a death, and goes on from there; `abort` removes it. A write or a compaction by Apache Hudi
-meanwhile may take the instant back, or replace the file groups: then the work starts anew. What
-Hudi has pending at the switch postpones that. Source: HoodieTableMetadataUtil.
-mapRecordKeyToFileGroupIndex, getPartitionLatestMergedFileSlices and getValidInstantTimestamps of
-Hudi 0.15.
+What was done stays after a death, and goes on from there; `abort` removes it. After a death within
+the switch it starts anew. A compaction by Apache Hudi meanwhile replaces the file groups: then the
+work starts anew, too. What Hudi has pending at the switch postpones that.
+Source: HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex, getPartitionLatestMergedFileSlices and
+getValidInstantTimestamps of Hudi 0.15.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TypeGuard
 
 from keymark.table.errors import CorruptFileError, InputError, SnapshotExpiredError
 from keymark.table.format.hashes.digest import Digest, total
-from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.log.block import BlockType, LogBlock
 from keymark.table.index.build.target import BuildTarget, open_groups, put_once
 from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import WriteStat
-from keymark.table.layout.naming import METADATA, parse_log_file
+from keymark.table.layout.naming import METADATA, RESHARD, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.metadata.replaced import settle_replaced
 from keymark.table.metadata.reshard_plan import (
+    INDEXING,
     PLAN,
-    RESHARD,
     ReshardPlan,
+    end_switch,
+    is_switching,
     load_plan,
+    note_switching,
     resharding,
     save_plan,
     take_over,
@@ -62,8 +66,17 @@ from keymark.table.properties.options import RECORD_INDEX_GROUPS_MAX, TASK_MEMOR
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.services.index.builds import take_back_build
-from keymark.table.services.index.indexing import Hold, group_sizing
-from keymark.table.services.index.split import DealTask, SplitDone, SplitTask, deal, split
+from keymark.table.services.index.indexing import Hold
+from keymark.table.services.index.split import (
+    DealTask,
+    MoveTask,
+    SplitDone,
+    SplitTask,
+    deal,
+    move,
+    split,
+)
+from keymark.table.services.index.suitable_shards import suitable
 from keymark.table.services.own_instants import free_instant, put_empty_delta
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
@@ -72,9 +85,6 @@ from keymark.table.timeline.timeline import Timeline
 
 _ROUNDS = 5
 _ATTEMPTS = 3
-_GROUP_KEYS = 10_000_000
-"""Five times the keys of a file group of the published experiment: 2,000,000,000 in 1,000."""
-_KEYS_WORTH_A_TASK = 100_000
 _READERS_SECONDS = 2.0
 """How long the old shards stay after a switch to fewer, for whoever has just listed them."""
 _GIVEN_UP = "another process gave this re-sharding up"
@@ -196,14 +206,15 @@ class Resharder:
                 instant=free_instant(state),
                 slices=_slices(shards),
                 read={s.slice.file_id: _instants(s) for s in shards},
+                folder=secrets.token_hex(8),
                 by_service=self.by_service,
             )
             assert state.metadata is not None
             timeline = state.metadata.timeline
             with lease.fenced():
                 save_plan(storage, plan)
-                timeline.begin(plan.instant, plan.action)
-                timeline.start(plan.instant, plan.action)
+                timeline.begin(plan.instant, INDEXING)
+                timeline.start(plan.instant, INDEXING)
         return plan
 
     def _refuse_many_at_once(self, before: int, after: int) -> None:
@@ -242,6 +253,7 @@ class Resharder:
             groups=plan.after,
             block_size=self.options.integer("hoodie.hfile.block.size"),
             memory=self.options.integer(TASK_MEMORY),
+            place=plan.place,
         )
 
     def _split(self, plan: ReshardPlan, target: BuildTarget) -> list[SplitDone]:
@@ -295,12 +307,16 @@ class Resharder:
                 return None
             self._catch_up(plan, replace(target, storage=lease.storage), caught, shards)
             bases = [stat for each in done for stat in each.stats]
-            content = _content(plan, [*bases, *caught.stats])
+            stats: list[WriteStat | DeltaStat] = [*bases, *caught.stats]
             assert state.metadata is not None
+            lease.storage.sync()
             with lease.fenced():
                 _put_later_delta(state, plan)
+                note_switching(lease.storage)
+                self._move(plan, lease.storage, {stat.path for stat in stats})
+                content = _content(plan, stats)
                 state.metadata.timeline.complete(plan.instant, plan.action, content)
-                lease.storage.delete_tree(RESHARD)
+                end_switch(lease.storage, plan)
             if plan.after < plan.before:
                 self.clock.sleep(_READERS_SECONDS)
                 settle_replaced(state.metadata.timeline.again())
@@ -312,6 +328,16 @@ class Resharder:
             entries=digest.count,
             log_files=len(caught.stats),
         )
+
+    def _move(self, plan: ReshardPlan, storage: Storage, named: set[str]) -> None:
+        """Move the files that a commit names, and those that open file groups, into their place."""
+        tasks = []
+        for status in storage.list(f"{plan.place}/{RECORD_INDEX}"):
+            log = parse_log_file(RECORD_INDEX, status.name, status.size)
+            path = status.path.removeprefix(f"{plan.place}/")
+            if path in named or (log is not None and log.version == _OPENING):
+                tasks.append(MoveTask(storage, status.path, f"{METADATA}/{path}"))
+        self.runner.run(move, tasks, weights=[1] * len(tasks))
 
     def _catch_up(
         self, plan: ReshardPlan, target: BuildTarget, caught: _CaughtUp, shards: Sequence[Shard]
@@ -356,7 +382,7 @@ def abort(storage: Storage) -> None:
 def _discard(storage: Storage, plan: ReshardPlan | None) -> None:
     """Delete what a re-sharding has made, if one is under way, and what one that ended has left."""
     if plan is not None:
-        take_back_build(storage, load_config(storage), plan.instant, plan.action)
+        take_back_build(storage, load_config(storage), plan.instant, INDEXING)
     storage.delete_tree(RESHARD)
 
 
@@ -384,40 +410,10 @@ def _content(plan: ReshardPlan, stats: Sequence[WriteStat | DeltaStat]) -> bytes
 
 def _delete_logs(storage: Storage, plan: ReshardPlan) -> None:
     """Delete what an earlier attempt caught up with: by now there may be more."""
-    for status in storage.list(f"{METADATA}/{RECORD_INDEX}"):
+    for status in storage.list(f"{plan.place}/{RECORD_INDEX}"):
         log = parse_log_file(RECORD_INDEX, status.name, 0)
-        if log is not None and log.base_instant_time == plan.instant and log.version > _OPENING:
+        if log is not None and log.version > _OPENING:
             storage.delete(status.path)
-
-
-def outgrown(state: TableState, options: Options) -> bool:
-    """Whether a shard of the record index, if there is one, has passed Hudi's largest size."""
-    if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
-        return False
-    return state.metadata.largest_slice(RECORD_INDEX) > group_sizing(options).group_bytes
-
-
-def suitable(shards: Sequence[Shard], options: Options, cores: int) -> int:
-    """How many file groups suit an index: a multiple of those that it has.
-
-    None is to be larger than Hudi's largest one after the table has grown by Hudi's factor, nor to
-    hold more keys then than five times those of the published experiment. Beyond that there are as
-    many as the writer has cores, if each has work to do.
-    """
-    sizing = group_sizing(options)
-    size = sum(shard.slice.size for shard in shards)
-    entries = sum(s.entry_count for shard in shards for s in shard.sources if _has_entries(s))
-    wanted = max(
-        math.ceil(size * sizing.growth / sizing.group_bytes),
-        math.ceil(entries * sizing.growth / _GROUP_KEYS),
-        min(cores, math.ceil(entries / _KEYS_WORTH_A_TASK)),
-    )
-    present = len(shards)
-    return min(present * max(1, math.ceil(wanted / present)), RECORD_INDEX_GROUPS_MAX)
-
-
-def _has_entries(source: object) -> TypeGuard[HFileReader]:
-    return isinstance(source, HFileReader)
 
 
 def _shards(state: TableState) -> tuple[Shard, ...]:
@@ -431,14 +427,14 @@ def _still_holds(storage: Storage, plan: ReshardPlan, shards: Sequence[Shard]) -
     Nor may a commit with an instant before the plan's have been completed since: archiving, which
     goes by the instant of the switch, could pass it while its blocks are still read.
     """
-    if _slices(shards) != plan.slices:
+    if is_switching(storage) or _slices(shards) != plan.slices:
         return False
     unread = (set(_instants(shard)) - set(plan.read[shard.slice.file_id]) for shard in shards)
     if any(time < plan.instant for times in unread for time in times):
         return False
     done = (_load_done(storage, n) for n in range(math.gcd(plan.before, plan.after)))
     stats = [stat for each in done if each is not None for stat in each.stats]
-    return all(storage.exists(f"{METADATA}/{stat.path}") for stat in stats)
+    return all(storage.exists(f"{plan.place}/{stat.path}") for stat in stats)
 
 
 def _slices(shards: Sequence[Shard]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from keymark.table.metadata.records import SCHEMA
 from keymark.table.metadata.shard import Shard
 from keymark.table.metadata.writer import GroupUpdate
 from keymark.table.storage.spool import Spool
+from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat
 
 _NO_KEYS = pa.array([], pa.string())
@@ -87,7 +88,7 @@ def split(task: SplitTask) -> SplitDone:
                     _add(writers[number], keys, values, cells, rows)
         for number, writer in writers.items():
             count = writer.entry_count
-            base = put_base(target.storage, target.base_file(number), writer)
+            base = put_base(target.storage, target.base_file(number), writer, target.place)
             if count:
                 stats.append(base_stat(base, count))
                 digests.append(_read_back(target, base))
@@ -140,6 +141,20 @@ def deal(task: DealTask) -> tuple[DeltaStat, ...]:
     return stats
 
 
+@dataclass(frozen=True, slots=True)
+class MoveTask:
+    """A file of a new file group, and where it belongs."""
+
+    storage: Storage
+    source: str
+    target: str
+
+
+def move(task: MoveTask) -> None:
+    """Move a file to where it belongs."""
+    task.storage.move(task.source, task.target)
+
+
 def _differing(target: BuildTarget, detail: str) -> CorruptFileError:
     """The new file groups differ from the old ones. Another attempt would keep their files."""
     remedy = "`keymark table index reshard PATH --abort` deletes the new ones"
@@ -188,7 +203,7 @@ def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, _Log]) -> Diges
 def _changes_of(target: BuildTarget, stat: DeltaStat) -> Digest:
     """The digest of the changes in a log file. Of a delete, its key is the value, too."""
     found = Digest()
-    source = target.storage.open(f"{METADATA}/{stat.path}")
+    source = target.storage.open(f"{target.place}/{stat.path}")
     for block in read_blocks(source, complete=True):
         if block.type is BlockType.DELETE:
             keys = decode_deletes(block.content(), source.name)
@@ -254,6 +269,7 @@ def _update(task: DealTask, number: int, instant: str) -> GroupUpdate:
         block_size=target.block_size,
         keys=_NO_KEYS,
         values=_NO_VALUES,
+        place=target.place,
     )
 
 
@@ -312,7 +328,7 @@ def _add(
 
 
 def _read_back(target: BuildTarget, base: BaseFile) -> Digest:
-    return _digest_of(HFileReader(target.storage.open(f"{METADATA}/{base.path}")))
+    return _digest_of(HFileReader(target.storage.open(f"{target.place}/{base.path}")))
 
 
 def _digest_of(file: HFileReader) -> Digest:

@@ -19,6 +19,7 @@ from history_storage import HookStorage, TickingClock, WatchedStorage, same_each
 
 from keymark import Table
 from keymark.table.errors import InputError, SnapshotExpiredError, TableError
+from keymark.table.metadata.reshard_plan import is_switching
 from keymark.table.storage.storage import Storage
 
 # Memory instead of a disk, where the machine has a folder of it.
@@ -229,7 +230,9 @@ class Session:
         known = {before.resharding, step.after.resharding}
         known |= {step.shards} if step.partition == RESHARD else set()
         assert resharding in known, resharding
-        self.model.shards, self.model.resharding = shards, resharding
+        # One that died in its switch is taken back by the next write.
+        gone = is_switching(self.storage)
+        self.model.shards, self.model.resharding = shards, 0 if gone else resharding
 
     def _completed(self) -> set[str]:
         names = (path.name for path in (Path(self.storage.root) / ".hoodie").glob("*.commit"))

@@ -85,6 +85,9 @@ class PassingStorage:
     def commit(self, path: str, data: bytes) -> None:
         self.inner.commit(path, data)
 
+    def move(self, source: str, target: str) -> None:
+        self.inner.move(source, target)
+
     def sync(self) -> None:
         self.inner.sync()
 
@@ -124,6 +127,10 @@ class WatchedStorage(PassingStorage):
         assert path in _REPLACED or path.endswith(_ENDS), f"{path} is replaced"
         self.inner.replace(path, data)
         self.contents.pop(path, None)
+
+    def move(self, source: str, target: str) -> None:
+        self.inner.move(source, target)
+        self.contents[target] = self.contents.pop(source)
 
     def changed(self) -> list[str]:
         """Files whose content is no longer what was put."""
