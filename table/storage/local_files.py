@@ -183,12 +183,12 @@ class LocalReader:
 
 
 class NameTakenError(Exception):
-    """The name of a put is taken; other FileExistsErrors are failures."""
+    """The name that a file is to get is taken; other FileExistsErrors are failures."""
 
 
-def link(temporary: str, full: str) -> None:
-    """Give a temporary its name; NameTakenError if the name is taken."""
+def link(file: str, name: str) -> None:
+    """Give a file a further name; NameTakenError if it is taken."""
     try:
-        os.link(temporary, full)
+        os.link(file, name)
     except FileExistsError:
         raise NameTakenError from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.metadata.partitions import RECORD_INDEX
@@ -34,7 +33,8 @@ def suitable(shards: Sequence[Shard], options: Options, cores: int) -> int:
     """
     sizing = group_sizing(options)
     size = sum(shard.slice.size for shard in shards)
-    entries = sum(s.entry_count for shard in shards for s in shard.sources if _has_entries(s))
+    files = (source for shard in shards for source in shard.sources)
+    entries = sum(file.entry_count for file in files if isinstance(file, HFileReader))
     wanted = max(
         math.ceil(size * sizing.growth / sizing.group_bytes),
         math.ceil(entries * sizing.growth / _GROUP_KEYS),
@@ -42,7 +42,3 @@ def suitable(shards: Sequence[Shard], options: Options, cores: int) -> int:
     )
     present = len(shards)
     return min(present * max(1, math.ceil(wanted / present)), RECORD_INDEX_GROUPS_MAX)
-
-
-def _has_entries(source: object) -> TypeGuard[HFileReader]:
-    return isinstance(source, HFileReader)
