@@ -115,10 +115,16 @@ class Session:
         assert step.refused is None, f"{step.kind} must be refused: {step.refused}"
         if step.kind == "purge":
             assert result.proven, result
-        if step.commits:
+        made = sorted(time for time in self._completed() if time > step.after.latest)
+        assert made or not step.commits, step.kind
+        assert step.kind == "purge" or len(made) == step.commits, made
+        for instant in made:
+            step.after.committed(instant)
+        # A purge rewrites files again that still held a trace: what it made before is not read.
+        step.after.purged |= set(made[:-1])
+        if made:
             got = {name: getattr(result, name) for name in step.counts}
             assert got == step.counts, got
-            step.after.committed(max(self._completed()))
             step.after.cleaned(self.shape)
         self._take(step)
 
