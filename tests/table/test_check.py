@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,9 +22,11 @@ from table_cases import DUP_POLICY, SMALL_BLOOMS, create, rows
 from keymark import Table
 from keymark.table.cli import app
 from keymark.table.errors import NotATableError, StorageError
+from keymark.table.format.avro.records import encode_long
 from keymark.table.index.build import shard as build_shard
-from keymark.table.metadata import records
+from keymark.table.metadata import column_stats, records
 from keymark.table.metadata.column_ranges import live_keys
+from keymark.table.metadata.column_stats import Wrapper
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from keymark.table.metadata.reader import MetadataTable
 from keymark.table.metadata.writer import DeltaCommit
@@ -209,6 +212,31 @@ def test_no_file_that_comes_back_is_described_twice(built_since, tmp_path, monke
     assert bool(again) == built_since
     assert _statistics(table) == before
     assert table.check().ok
+
+
+@pytest.mark.parametrize("added", [0, 1])
+def test_decimals_that_hudi_wraps_as_bytes_are_right_if_they_are_the_same(
+    added, tmp_path, monkeypatch
+):
+    """A compaction by Hudi 0.15 unwraps each range and wraps decimals as bytes."""
+    money = pa.array([Decimal("-1.50"), Decimal("2.25")], pa.decimal128(10, 2))
+    columns = {"k": ["a", "b"], "p": ["x", "x"], "ts": [1, 1], "money": money}
+    table = Table.create(
+        tmp_path / "t", record_key="k", partition_path="p", ordering="ts", index="global_simple"
+    )
+    table.bulk_insert(pa.table(columns))
+    wrap = column_stats._wrap
+
+    def as_hudi(branch, value):
+        if branch != Wrapper.DECIMAL:
+            return wrap(branch, value)
+        wrapped = wrap(branch, value + added)
+        return encode_long(Wrapper.BYTES) + wrapped.removeprefix(encode_long(branch))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(column_stats, "_wrap", as_hudi)
+        table.build_index(COLUMN_STATS)
+    assert table.check().column_stats_wrong == added
 
 
 def _statistics(table: Table) -> dict[str, bytes]:

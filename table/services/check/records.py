@@ -1,9 +1,10 @@
 """The records of `column_stats` and `bloom_filters` compared with the footers that they describe.
 
 A record of a file that Keymark wrote is, byte for byte, what its footer says, and there must be
-one for every current file. Hudi leaves some records out, and its ranges of some columns are known
-to be too narrow (see `table/read/skipping.py`): of its files only those differences count that a
-reader would believe.
+one for every current file. A compaction by Hudi 0.15 wraps decimals anew, as bytes, which changes
+no value (HoodieMetadataPayload). Hudi leaves some records out, and its ranges of some columns are
+known to be too narrow (see `table/read/skipping.py`): of its files only those differences count
+that a reader would believe.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from keymark.table.format.avro.records import AvroCursor
+from keymark.table.format.avro.records import AvroCursor, encode_bytes, encode_long, encode_text
 from keymark.table.format.hashes.hashing import column_id
 from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.format.schema import META_COLUMNS
@@ -204,7 +205,8 @@ def _stats_are_wrong(
         # Readers open a file without a record. Only a current file must have one.
         return is_ours and is_current
     if is_ours:
-        return True
+        content = _content(record.found or b"", record.key)
+        return content != _decimals_as_bytes(record, file.name, column)
     right = decode_ranges(pa.array([record.wanted], pa.binary()), column, [file])
     # Of Hudi's records only those count that make a reader leave out a file with a match. No reader
     # compares bytes.
@@ -214,6 +216,21 @@ def _stats_are_wrong(
         if len(low) and len(lowest) and (low[0] > lowest[0] or high[0] < highest[0]):
             return True
     return False
+
+
+def _decimals_as_bytes(record: _Record, file_name: str, column: str) -> bytes:
+    """The content of the wanted record, where a range of decimals is wrapped as bytes."""
+    content = _content(record.wanted, record.key)
+    head, names, ends = content.partition(
+        encode_text(file_name) + encode_long(1) + encode_text(column)
+    )
+    cursor = AvroCursor(ends, record.key)
+    wrapped = b""
+    for _ in ("low", "high"):
+        if cursor.long() != Wrapper.DECIMAL:
+            return content
+        wrapped += encode_long(Wrapper.BYTES) + encode_bytes(cursor.binary())
+    return head + names + wrapped + cursor.take(cursor.remaining)
 
 
 def _filter_is_wrong(record: _Record, file: BaseFile, *, must_be_there: bool) -> bool:
