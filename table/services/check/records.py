@@ -1,10 +1,10 @@
 """The records of `column_stats` and `bloom_filters` compared with the footers that they describe.
 
 A record of a file that Keymark wrote is, byte for byte, what its footer says, and there must be
-one for every current file. A compaction by Hudi 0.15 wraps decimals anew, as bytes, which changes
-no value (HoodieMetadataPayload). Hudi leaves some records out, and its ranges of some columns are
-known to be too narrow (see `table/read/skipping.py`): of its files only those differences count
-that a reader would believe.
+one for every current file. A compaction by Hudi 0.15 wraps decimals as bytes, which changes no
+value (seen in its tables). Hudi leaves some records out, and its ranges of some columns are known
+to be too narrow (see `table/read/skipping.py`): of its files only those differences count that a
+reader would believe.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def _stats_are_wrong(
 
 
 def _decimals_as_bytes(record: _Record, file_name: str, column: str) -> bytes:
-    """The content of the wanted record, where a range of decimals is wrapped as bytes."""
+    """The content of the wanted record after Hudi's compaction: its decimals wrapped as bytes."""
     content = _content(record.wanted, record.key)
     head, names, ends = content.partition(
         encode_text(file_name) + encode_long(1) + encode_text(column)

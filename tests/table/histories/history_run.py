@@ -120,7 +120,7 @@ class Session:
         assert step.kind == "purge" or len(made) == step.commits, made
         for instant in made:
             step.after.committed(instant)
-        # A purge rewrites files again that still held a trace: what it made before is not read.
+        # Each round of a purge deletes the files of the round before that still held a trace.
         step.after.purged |= set(made[:-1])
         if made:
             got = {name: getattr(result, name) for name in step.counts}
