@@ -39,6 +39,7 @@ class Workload:
         key_bytes: of a record key.
         row_bytes: of a row in a base file, filters aside.
         ordered: keys grow with time, so that each file has a range of its own.
+        one_load: the files are of one bulk insert, so that their ids share a UUID.
         local_bytes: `keymark.local.bytes`.
         broadcast_bytes: Spark's `spark.sql.autoBroadcastJoinThreshold`; below it nothing is
             shuffled. -1: everything is.
@@ -59,6 +60,7 @@ class Workload:
     key_bytes: float = 36.0
     row_bytes: float = 104.0
     ordered: bool = False
+    one_load: bool = False
     local_bytes: float = LOCAL_BYTES
     broadcast_bytes: float = 10 << 20
     block_bytes: float = BLOCK_BYTES

@@ -32,7 +32,8 @@ def with_groups(at: Workload) -> Workload:
     """
     if at.local_shards:
         return replace(at, shards=round(at.local_shards))
-    fewest = record.fewest_shards(replace(at, rows=at.rows / at.partitions))
+    part = replace(at, rows=at.rows / at.partitions, files=at.files / at.partitions)
+    fewest = record.fewest_shards(part)
     return replace(at, shards=at.partitions * fewest)
 
 
@@ -53,6 +54,11 @@ def written(at: Workload) -> dict[str, float]:
     return {"groups": at.shards / at.lanes}
 
 
+def index_bytes(at: Workload, mode: str) -> dict[str, float]:
+    """As the global index; a file group names the files of one partition path."""
+    return record.index_bytes(replace(with_groups(at), files=at.files / at.partitions), mode)
+
+
 def options(at: Workload) -> dict[str, str]:
     """As many file groups a partition path as were predicted."""
     count = str(max(1, round(with_groups(at).shards / at.partitions)))
@@ -66,9 +72,7 @@ HUDI_COST = IndexCost(
         "index": Equation(
             DESCRIBED.name, lambda at, mode: record_in_hudi.index(with_groups(at), mode)
         ),
-        "index_bytes": Equation(
-            "index_bytes/record", lambda at, mode: record.index_bytes(with_groups(at), mode)
-        ),
+        "index_bytes": Equation("index_bytes/record", index_bytes),
         "bootstrap": Equation(
             "bootstrap/record", lambda at, mode: record_in_hudi.bootstrap(with_groups(at), mode)
         ),

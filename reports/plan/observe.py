@@ -183,6 +183,7 @@ def planned(record: RunRecord, cell: CellRecord, *, files: float, row_bytes: flo
         new_share=1.0 - share,
         row_bytes=row_bytes,
         ordered=any(value in GROWING_KINDS for value in settings.values()),
+        one_load=not record.scenario.table.source,
         local_bytes=float(cell.options.get("keymark.local.bytes", LOCAL_BYTES)),
         block_bytes=float(cell.options.get("hoodie.hfile.block.size", BLOCK_BYTES)),
         broadcast_bytes=_size(conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")),

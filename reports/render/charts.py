@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -21,7 +22,6 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
 
 from keymark.harness.store.units import Unit
 from keymark.indexes.spec import UNKNOWN_COLOR
@@ -57,6 +57,7 @@ _PIXELS = 1600
 _TITLE, _SUBTITLE, _SOURCE = 46, 74, 86
 _STYLE = {
     "axes.edgecolor": INK,
+    "axes.facecolor": "none",
     "axes.labelcolor": INK,
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
@@ -120,7 +121,8 @@ class Drawing:
             figure = Figure(figsize=(_WIDTH, self._height))
             self.draw(figure)
             _lay_out(figure)
-            return _saved(figure, "svg", transparent=True).decode()
+            figure.patch.set_visible(False)
+            return _saved(figure, "svg").decode()
 
     def pictures(self, lettering: Lettering) -> Pictures:
         """All its pictures, from one layout: to lay a chart out takes as long as to draw it."""
@@ -142,11 +144,11 @@ class Drawing:
             self.draw(body)
             foot.text(0.02, 0.04 / below, "\n".join(source), va="bottom", fontsize=6.5)
             _lay_out(figure)
+            around = {"paper": figure.patch, "head": head, "foot": foot}
+            for name, part in around.items():
+                part.set_gid(name)
             svg, png = _saved(figure, "svg").decode(), _saved(figure, "png")
-            head.set_visible(False)
-            foot.set_visible(False)
-            chart = Bbox([[0, below], [_WIDTH, below + self._height]])
-            bare = _saved(figure, "svg", transparent=True, bbox_inches=chart).decode()
+        bare = _without(svg, set(around), top=above / height, rest=self._height / height)
         return Pictures(svg=svg, png=png, bare_svg=bare)
 
     @property
@@ -323,16 +325,32 @@ def _lay_out(figure: Figure) -> None:
         axes.set_position((round(x, 5), round(y, 5), round(width, 5), round(height, 5)))
 
 
-def _saved(
-    figure: Figure, form: str, *, transparent: bool = False, bbox_inches: Bbox | None = None
-) -> bytes:
+def _saved(figure: Figure, form: str) -> bytes:
     target = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else {"Software": None}
-    figure.savefig(
-        target, format=form, dpi=_PIXELS / _WIDTH, metadata=metadata, transparent=transparent,
-        bbox_inches=bbox_inches,
-    )  # fmt: skip
+    figure.savefig(target, format=form, dpi=_PIXELS / _WIDTH, metadata=metadata)
     return target.getvalue()
+
+
+def _without(text: str, ids: Container[str], *, top: float, rest: float) -> str:
+    """Cut a horizontal strip out of an SVG, which is cheaper than to draw the strip.
+
+    Args:
+        text: SVG as matplotlib writes it.
+        ids: of groups that are left out, with what they hold.
+        top: where the strip begins, as a share of the height.
+        rest: how high it is, as a share of the height.
+    """
+    root = ET.fromstring(text)  # noqa: S314 - our own output, names in it are escaped
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.get("id") in ids:
+                parent.remove(child)
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    root.set("viewBox", f"0 {top * height:.5g} {width:g} {rest * height:.5g}")
+    root.set("height", f"{rest * height:.5g}pt")
+    ET.register_namespace("", "http://www.w3.org/2000/svg")
+    return ET.tostring(root, encoding="unicode")
 
 
 @contextmanager

@@ -76,10 +76,10 @@ def test_a_chart_stands_between_its_title_and_its_source(cells):
     made = drawing.pictures(lettering)
     outer, bare = (ET.fromstring(each) for each in (made.svg, made.bare_svg))
     width, height = (float(each) for each in outer.get("viewBox").split()[2:])
-    bare_width, bare_height = (float(each) for each in bare.get("viewBox").split()[2:])
-    assert bare_width == width
+    left, top, bare_width, bare_height = (float(each) for each in bare.get("viewBox").split())
+    assert (left, bare_width) == (0, width)
     # Above it a line of the title and one of the subtitle.
-    top = 0.48 * 72
+    assert top == pytest.approx(0.48 * 72)
     bottom = top + bare_height
     assert 0 < top < bottom < height
     picture = Image.open(io.BytesIO(made.png))
@@ -92,6 +92,8 @@ def test_a_chart_stands_between_its_title_and_its_source(cells):
     around = {"title", lettering.subtitle, lettering.source}
     assert set(texts(made.svg)) - set(texts(made.bare_svg)) == around
     alone = drawing.bare_svg
-    assert bare.get("viewBox") == ET.fromstring(alone).get("viewBox")
+    size = [float(each) for each in ET.fromstring(alone).get("viewBox").split()[2:]]
+    assert [bare_width, bare_height] == pytest.approx(size)
     assert texts(made.bare_svg) == texts(alone)
-    assert heights(made.bare_svg) == pytest.approx(heights(alone), abs=0.1)
+    moved = [height - top for height in heights(made.bare_svg)]
+    assert moved == pytest.approx(heights(alone), abs=0.1)

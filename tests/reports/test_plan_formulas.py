@@ -97,6 +97,28 @@ def test_few_keys_of_each_block_get_smaller_blocks():
     assert "hoodie.hfile.block.size" not in options_of(KEYMARK, "record", few)
 
 
+@pytest.mark.parametrize(
+    ("files", "one_load", "measured"),
+    [(220, True, 23.6), (800, True, 27.0), (1_000, True, 27.5), (1_000, False, 44.3)],
+)
+def test_a_mapping_is_longer_the_more_files_it_may_name(files, one_load, measured):
+    """Bytes a key: docs/results/index_size.md, plan_score.md, at_size.md, mappings.md."""
+    of_few = 21.2
+    at = replace(SMALL, files=files, one_load=one_load)
+    longer = [record.index_bytes(each, TASKS)["rows_random"] / at.rows for each in (SMALL, at)]
+    assert longer[0] == pytest.approx(1, rel=1e-6)
+    assert of_few * longer[1] == pytest.approx(measured, rel=0.1)
+    ordered = replace(at, ordered=True)
+    assert record.index_bytes(ordered, TASKS)["rows_ordered"] == at.rows
+
+
+def test_many_files_need_more_shards():
+    few = replace(SMALL, rows=10**9)
+    assert record.fewest_shards(replace(few, files=10_000)) == pytest.approx(
+        (1 + 1.3 * 0.9695) * record.fewest_shards(few), abs=1
+    )
+
+
 @given(workloads)
 def test_a_block_size_is_named_only_where_it_saves_work(at):
     chosen = replace(at, block_bytes=record.block_bytes(at))
