@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from table_cases import create, rows
 from keymark import Table
 from keymark.table.errors import TableWarning
 from keymark.table.layout.naming import METADATA
+from keymark.table.state import table_state
 from keymark.table.state.table_state import Change, TableState
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.storage import RangeReader
@@ -201,3 +203,28 @@ def test_tasks_do_not_take_along_what_was_read(tmp_path: Path):
         timeline.commit(instant)
     assert pickle.dumps(timeline) == before
     assert pickle.loads(before) == timeline
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_garbage_collector_rests_while_a_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_on: bool
+) -> None:
+    """Also where reading fails; one that its owner has switched off stays off."""
+    made = create(tmp_path / "t")
+    made.bulk_insert(rows(range(5)))
+    seen: list[bool] = []
+
+    def failing(_: Timeline) -> None:
+        seen.append(gc.isenabled())
+        raise OSError("cannot be read")
+
+    monkeypatch.setattr(table_state, "table_schema", failing)
+    if not is_on:
+        gc.disable()
+    try:
+        with pytest.raises(OSError, match="cannot be read"):
+            TableState.load(made.storage)
+        assert seen == [False]
+        assert gc.isenabled() is is_on
+    finally:
+        gc.enable()
