@@ -16,7 +16,6 @@ PUBLISHED = {path.parent.name for path in (ROOT / "results").glob("*/run.json")}
 
 # Scenarios whose numbers are on a page and whose run is not published yet. Nothing is added here.
 WAITING = {
-    "README.md": {"quickstart"},
     "docs/results/hudi.md": {"hudi_vs_native"},
     "docs/results/index_matrix.md": {"index_matrix"},
     "docs/results/lookup_model.md": {"lookup_model"},
@@ -72,7 +71,7 @@ def test_every_page_names_the_runs_of_its_scenarios():
         found = scenarios(text) - {of_scenario(run_id) for run_id in runs(text)}
         if found:
             lacking[name(page)] = found
-    assert lacking == {page: found for page, found in WAITING.items() if page != "README.md"}
+    assert lacking == WAITING
 
 
 def test_nobody_waits_for_a_run_that_is_published():
@@ -94,5 +93,4 @@ def test_every_figure_of_the_readme_names_its_run():
         part for part in (ROOT / "README.md").read_text().split("\n\n") if _FIGURE.search(part)
     ]
     assert len(figures) >= 2
-    unnamed = [part for part in figures if not runs(part)]
-    assert [scenarios(part) for part in unnamed] == [WAITING["README.md"]]
+    assert [part for part in figures if not runs(part)] == []
