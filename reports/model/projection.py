@@ -146,9 +146,9 @@ class CellView:
     def rounds(self, kind: str, phase: str, metric: str) -> dict[int, dict[int, float]]:
         """Values of the steps ``<kind>_<round>``, by round, then by repetition."""
         found = {}
-        for (step, *rest), series in self.series.items():
+        for (step, its_phase, its_metric), series in self.series.items():
             # Most of a cell's series are of another phase or metric.
-            if rest != [phase, metric]:
+            if its_metric != metric or its_phase != phase:
                 continue
             stem, _, number = step.rpartition("_")
             if stem == kind and number.isdecimal():
