@@ -332,7 +332,7 @@ def _saved_svg(figure: Figure) -> str:
 
 
 def _saved_png(figure: Figure) -> bytes:
-    """Compressed lightly: more takes as long as all of the drawing and saves a sixth."""
+    """Compressed lightly: in three quarters of the time, and a fifth larger."""
     target, lightly = io.BytesIO(), {"compress_level": 1}
     figure.savefig(
         target, format="png", dpi=_PIXELS / _WIDTH, metadata={"Software": None}, pil_kwargs=lightly
