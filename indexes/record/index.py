@@ -9,7 +9,6 @@ RFC-8.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import tzinfo
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +25,7 @@ from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.layout.model import FileSlice
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.records import decode_location, location_tails
+from keymark.table.metadata.records import location_codes
 from keymark.table.metadata.shard import Shard, split_by_shard
 from keymark.table.properties.options import INDEX_FALLBACK
 from keymark.table.runtime.runner import shares
@@ -48,12 +47,11 @@ class ShardLookup:
 
 @dataclass(frozen=True, slots=True)
 class ShardAnswer:
-    """Positions of the keys found, the location of each (its place in `tails`); blocks decoded."""
+    """Positions of the keys found, the location (row of `locations`) of each; blocks decoded."""
 
     positions: npt.NDArray[np.int64]
     codes: npt.NDArray[np.int32]
-    tails: list[bytes]
-    """The distinct encodings of locations."""
+    locations: pa.Table
     blocks_decoded: int
 
 
@@ -63,8 +61,8 @@ def lookup_shard(work: ShardLookup) -> ShardAnswer:
     with work.shard.in_use() as shard:
         before = shard.blocks_decoded
         positions, values = shard.lookup(work.keys)
-        codes, tails = location_tails(values, shard.slice.file_id)
-        return ShardAnswer(positions, codes, tails, shard.blocks_decoded - before)
+        codes, locations = location_codes(values, shard.slice.file_id)
+        return ShardAnswer(positions, codes, locations, shard.blocks_decoded - before)
 
 
 class RecordIndex(LookupIndex):
@@ -117,35 +115,8 @@ class RecordIndex(LookupIndex):
         answers = context.runner.run(lookup_shard, tasks, weights=weights)
         context.stats.shards_read += len(asked)
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
-        place = np.full(len(keys), -1, np.int64)
-        known = _Locations(context.config.zone)
-        for (n, part), answer in zip(ranges, answers, strict=True):
-            places = known.places(answer.tails, shards[n].slice.file_id)
-            place[part[answer.positions]] = places[answer.codes]
-        return known.table().take(pa.array(place, mask=place < 0))
-
-
-class _Locations:
-    """The locations of all shards. Each names nearly every file group, so one is decoded once."""
-
-    def __init__(self, zone: tzinfo | None) -> None:
-        self._zone = zone
-        self._known: dict[bytes, int] = {}
-        self._rows: list[tuple[str, str, str]] = []
-
-    def places(self, tails: list[bytes], name: str) -> npt.NDArray[np.int64]:
-        """The row in `table` of each encoding in the shard `name`."""
-        for tail in tails:
-            if tail not in self._known:
-                path, file_id, millis = decode_location(tail, name)
-                self._known[tail] = len(self._rows)
-                self._rows.append((path, file_id, format_instant(millis, self._zone)))
-        return np.array([self._known[tail] for tail in tails], np.int64)
-
-    def table(self) -> pa.Table:
-        """What was decoded: rows of LOCATION_SCHEMA."""
-        columns = list(zip(*self._rows, strict=True)) or [(), (), ()]
-        return pa.table([pa.array(column, pa.string()) for column in columns], LOCATION_SCHEMA)
+        found = [part[a.positions] for (_, part), a in zip(ranges, answers, strict=True)]
+        return _assemble(len(keys), found, answers, context)
 
 
 def _decoded(item: FileSlice, keys: int, context: IndexContext) -> int:
@@ -174,3 +145,24 @@ def _cut(
         return [rows]
     with shard.in_use() as opened:
         return np.split(rows, opened.cuts(keys.take(pa.array(rows)), pieces))
+
+
+def _assemble(
+    count: int, rows: list[npt.NDArray[np.int64]], answers: list[ShardAnswer], context: IndexContext
+) -> pa.Table:
+    """The answers of the shards in the order of the keys asked, null where not found."""
+    place = np.full(count, -1, np.int64)
+    start = 0
+    for members, answer in zip(rows, answers, strict=True):
+        place[members] = answer.codes + start
+        start += answer.locations.num_rows
+    if not start:
+        return pa.table([pa.nulls(count, f.type) for f in LOCATION_SCHEMA], schema=LOCATION_SCHEMA)
+    found = pa.concat_tables([answer.locations for answer in answers])
+    zone = context.config.zone
+    # Few instants have written all files.
+    instants = found["instant_ms"].combine_chunks().dictionary_encode()
+    texts = [format_instant(millis, zone) for millis in instants.dictionary.to_pylist()]
+    times = pa.array(texts).take(instants.indices)
+    known = pa.table([found["partition_path"], found["file_id"], times], schema=LOCATION_SCHEMA)
+    return known.combine_chunks().take(pa.array(place, mask=place < 0))

@@ -5,6 +5,7 @@ A value is one HoodieMetadataRecord in Avro binary. Its own key is empty: the ke
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from keymark.table.errors import CorruptFileError
 from keymark.table.format.avro.records import (
     MARK,
     NULL,
@@ -204,7 +206,10 @@ def location_codes(values: pa.Array, name: str) -> tuple[npt.NDArray[np.int32], 
         CorruptFileError: a value is no such record.
     """
     codes, tails = location_tails(values, name)
-    locations = [decode_location(tail, name) for tail in tails]
+    try:
+        locations = [_known_location(tail) for tail in tails]
+    except CorruptFileError as error:
+        raise CorruptFileError(name, error.offset, error.detail) from error
     columns = list(zip(*locations, strict=True)) or [(), (), ()]
     kinds = (pa.string(), pa.string(), pa.int64())
     decoded = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
@@ -233,6 +238,12 @@ def location_places(
         where it starts, and its length.
     """
     return tail_places(values, _BEFORE_LOCATION, RECORD_INDEX, name)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _known_location(tail: bytes) -> tuple[str, str, int]:
+    """A decoded location: nearly every shard names nearly every file group."""
+    return decode_location(tail, "")
 
 
 def decode_location(tail: bytes, name: str) -> tuple[str, str, int]:
