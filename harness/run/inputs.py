@@ -240,7 +240,8 @@ def write_inputs(
 ) -> dict[DataPoint, SparkInputs]:
     """The rows of each point, written; points that differ in the batch share the load."""
     inputs: dict[DataPoint, SparkInputs] = {}
-    for data in scenario.dataset.points:
+    asked = {data for index in scenario.indexes for data in scenario.dataset.points_of(index)}
+    for data in (each for each in scenario.dataset.points if each in asked):
         dataset = _dataset(spark, scenario, folder / "own", data)
         loaded = folder / f"{data.shape or 'rows'}-{data.rows}"
         made = SparkInputs(spark, dataset, scenario.workload, loaded, part=f"batch-{data.batch}")

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.specs.spec import DatasetSpec, built_in_names, load_spec
 from keymark.harness.run.own_data import SourceSection
-from keymark.harness.scenario.fields import Natural, Numbers, Positive, Section, Share
+from keymark.harness.scenario.fields import (
+    NAME,
+    Names,
+    Natural,
+    Numbers,
+    Positive,
+    Section,
+    Share,
+    name_mistake,
+    refuse,
+)
 from keymark.harness.store.data_point import DataPoint
-
-NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""What a variant or a shape may be called: it becomes part of a path."""
+from keymark.indexes.installed import measured_specs
 
 _OWN_KEYS = ("rows", "updates", "inserts")
+_SHARE = "update_share"
 
 Setting = str | int | float | bool | list[int | float]
 
@@ -26,6 +34,10 @@ def _ascending(value: tuple[int, ...]) -> tuple[int, ...]:
     if list(value) != sorted(set(value)) or len(value) == 1:
         raise ValueError("must be at least two numbers of rows, ascending")
     return value
+
+
+def _is_share(value: Setting) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 Ascending = Annotated[Numbers, AfterValidator(_ascending)]
@@ -50,7 +62,9 @@ class DatasetSection(Section):
         delete_rows: keys that the delete step removes.
         settings: further keys of the dataset's specification, dotted: `columns.uuid.kind`,
             `update_choice.kind`.
-        shapes: further ones, by the name of a shape: each cell is measured with each.
+        shapes: further ones, by the name of a shape: each cell is measured with each. A shape may
+            have an `update_share` of its own.
+        shape_indexes: by the name of a shape the only indexes that it is measured with.
         source: rows of the user's own instead of generated ones.
         load_files: whether the rows of a load are written as Parquet files before its clock starts.
             Without, the tasks that load a table make them, on its clock; Keymark's loads only.
@@ -68,6 +82,7 @@ class DatasetSection(Section):
     delete_rows: Natural = 2_000
     settings: dict[str, Setting] = Field(default_factory=dict)
     shapes: dict[str, dict[str, Setting]] = Field(default_factory=dict)
+    shape_indexes: dict[str, Names] = Field(default_factory=dict)
     source: SourceSection | None = None
     load_files: bool = True
 
@@ -85,8 +100,26 @@ class DatasetSection(Section):
             for key in _OWN_KEYS
             if key in settings
         ]
+        wrong += [
+            f"{name}.{_SHARE}: {settings[_SHARE]!r} is not a number from 0 to 1"
+            for name, settings in value.items()
+            if not _is_share(settings.get(_SHARE, 0))
+        ]
         if wrong:
             raise ValueError("; ".join(wrong))
+        return value
+
+    @field_validator("shape_indexes")
+    @classmethod
+    def _known(cls, value: dict[str, Names], info: ValidationInfo) -> dict[str, Names]:
+        shapes = tuple(info.data.get("shapes", ()))
+        indexes = {index for only in value.values() for index in only}
+        refuse(
+            [
+                *(name_mistake("shape", name, shapes) for name in value),
+                *(name_mistake("index", name, measured_specs()) for name in sorted(indexes)),
+            ]
+        )
         return value
 
     @property
@@ -99,10 +132,16 @@ class DatasetSection(Section):
             for batch in self.batches or (0,)
         )
 
-    def changes(self, batch: int = 0) -> tuple[int, int]:
+    def points_of(self, index: str) -> tuple[DataPoint, ...]:
+        """The points that an index is measured at."""
+        only = self.shape_indexes
+        return tuple(data for data in self.points if index in only.get(data.shape, (index,)))
+
+    def changes(self, batch: int = 0, shape: str = "") -> tuple[int, int]:
         """(existing keys, new keys) of a batch of so many rows; 0: of `batch_rows`."""
         rows = batch or self.batch_rows
-        updates = round(rows * self.update_share)
+        own = self.shapes.get(shape, {}).get(_SHARE)
+        updates = round(rows * (own if isinstance(own, int | float) else self.update_share))
         return updates, rows - updates
 
     def filled(self) -> DatasetSection:
@@ -127,7 +166,7 @@ class DatasetSection(Section):
 
     def spec(self, data: DataPoint) -> DatasetSpec:
         """What the table of a point is made of; DatasetError lists what is wrong."""
-        updates, inserts = self.changes(data.batch)
+        updates, inserts = self.changes(data.batch, data.shape)
         said: dict[str, Any] = {
             "rows": data.rows,
             "seed": self.seed,
@@ -137,7 +176,9 @@ class DatasetSection(Section):
             "inserts": inserts,
             "deletes": self.delete_rows,
         }
-        return load_spec(self.name, {**said, **self.settings, **self.shapes.get(data.shape, {})})
+        shape = dict(self.shapes.get(data.shape, {}))
+        shape.pop(_SHARE, None)
+        return load_spec(self.name, {**said, **self.settings, **shape})
 
     def specs(self) -> tuple[list[DatasetSpec], list[str]]:
         """The specification of every point, and what is wrong with those that have none."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from keymark.counts import as_count
 from keymark.harness.redaction import redact_text
+from keymark.harness.scenario.documents import nearest
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""What a variant or a shape may be called: it becomes part of a path."""
 
 
 def as_tuple(value: object) -> object:
@@ -61,3 +67,16 @@ class Section(BaseModel):
     """A section of a scenario: frozen, and nothing unknown in it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
+    """What is wrong with a name, None if it is known."""
+    names = tuple(known)
+    return None if name in names else f"unknown {kind} {name!r}{nearest(name, names)}"
+
+
+def refuse(mistakes: Iterable[str | None]) -> None:
+    """Raise a ValueError of all mistakes that are there."""
+    found = [mistake for mistake in mistakes if mistake]
+    if found:
+        raise ValueError("; ".join(found))

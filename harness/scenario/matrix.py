@@ -73,7 +73,7 @@ def expand(scenario: Scenario) -> tuple[Cell, ...]:
         for engine in scenario.engines
         for index in scenario.indexes_of(engine)
         for variant in scenario.table.variants_of(engine, index)
-        for data in scenario.dataset.points
+        for data in scenario.dataset.points_of(index)
     )
 
 

@@ -32,11 +32,8 @@ from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
 from keymark.harness.scenario.documents import builtin_names, nearest
-from keymark.harness.scenario.fields import (
-    Names,
-    Section,
-)
-from keymark.harness.scenario.table_section import TableSection, name_mistake, refuse
+from keymark.harness.scenario.fields import Names, Section, name_mistake, refuse
+from keymark.harness.scenario.table_section import TableSection
 from keymark.harness.scenario.workload_section import (
     ScheduleSection,
     SparkSection,
@@ -223,7 +220,11 @@ def _axis_mistakes(scenario: Scenario) -> list[str]:
 
 def _cell_mistakes(scenario: Scenario) -> list[str]:
     """What is not measured with all engines and indexes."""
-    found = []
+    found = [
+        f"dataset.shape_indexes: index {index!r} has no shape left"
+        for index in scenario.indexes
+        if not scenario.dataset.points_of(index)
+    ]
     record = of_partition(_RECORD_INDEX).name
     if scenario.workload.model_keys and set(scenario.indexes) != {record}:
         found.append(f"workload.model_keys: the lookup model is about the index {record} only")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pydantic import Field, field_validator
 
 from keymark.datasets.generate.mappings import FILE_ROWS
 from keymark.harness.engines import engine_mistake
-from keymark.harness.scenario.dataset_section import NAME
-from keymark.harness.scenario.documents import nearest
-from keymark.harness.scenario.fields import Names, Positive, Section, TextGroups, Texts
+from keymark.harness.scenario.fields import (
+    NAME,
+    Names,
+    Positive,
+    Section,
+    TextGroups,
+    Texts,
+    name_mistake,
+    refuse,
+)
 from keymark.indexes.installed import measured_specs
 
 
@@ -86,16 +91,3 @@ class TableSection(Section):
         wrong = [name for name in value if not NAME.fullmatch(name)]
         refuse(f"{name!r} is not a name of letters, digits, - and _" for name in wrong)
         return value
-
-
-def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
-    """What is wrong with a name, None if it is known."""
-    names = tuple(known)
-    return None if name in names else f"unknown {kind} {name!r}{nearest(name, names)}"
-
-
-def refuse(mistakes: Iterable[str | None]) -> None:
-    """Raise a ValueError of all mistakes that are there."""
-    found = [mistake for mistake in mistakes if mistake]
-    if found:
-        raise ValueError("; ".join(found))

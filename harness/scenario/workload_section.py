@@ -15,8 +15,8 @@ from keymark.harness.scenario.fields import (
     Positive,
     Section,
     Texts,
+    refuse,
 )
-from keymark.harness.scenario.table_section import refuse
 
 
 class WorkloadSection(Section):

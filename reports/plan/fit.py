@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
 from keymark.harness.engines import NATIVE
+from keymark.harness.store.units import Unit
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run
 from keymark.reports.plan.calibration import (
@@ -34,7 +36,7 @@ from keymark.reports.plan.calibration import (
     can_fit,
 )
 from keymark.reports.plan.floors import floor
-from keymark.reports.plan.formulas import CostModel, cost_model
+from keymark.reports.plan.formulas import CostModel, cost_model, unit_of
 from keymark.reports.plan.observe import Observation, observations, pooled
 from keymark.reports.render.text import clean
 
@@ -67,7 +69,7 @@ def calibrate(
     model = cost_model(engine)
     tables = _tables(runs)
     every = [each for run in runs for each in observations(run, engine)]
-    found = [each for each in every if each.at.rows <= most_rows]
+    found = _told([each for each in every if each.at.rows <= most_rows])
     equations: dict[str, FittedEquation] = {}
     scans = model.scans()
     alone = (name for name in model.equation_names() if name not in scans)
@@ -124,6 +126,21 @@ def only_engine(runs: Sequence[Run]) -> str:
             "constants are asked for"
         )
     return next(iter(fitted), NATIVE)
+
+
+def _told(found: Sequence[Observation]) -> list[Observation]:
+    """The same; without what a known key adds in bytes, where one share of all batches is known.
+
+    It is in the constant of a key then, which is right for batches of that share.
+    """
+    in_bytes = [each for each in found if unit_of(each.quantity) is Unit.BYTES]
+    if len({round(each.at.new_share, 3) for each in in_bytes}) > 1:
+        return list(found)
+    others = [each for each in found if unit_of(each.quantity) is not Unit.BYTES]
+    return others + [
+        replace(each, amounts={k: v for k, v in each.amounts.items() if k != "found"})
+        for each in in_bytes
+    ]
 
 
 def _enough(found: Sequence[Observation], name: str) -> list[Observation]:

@@ -169,7 +169,7 @@ def planned(record: RunRecord, cell: CellRecord, *, files: float, row_bytes: flo
     settings = data.settings_of(cell.shape)
     own = settings.get("date_partitions")
     partitions = own if isinstance(own, int) else data.partitions or 1
-    share = 0.5 if data.update_share is None else data.update_share
+    share = settings.get("update_share", data.update_share)
     conf = record.spark_conf
     return Workload(
         rows=float(cell.rows),
@@ -180,7 +180,7 @@ def planned(record: RunRecord, cell: CellRecord, *, files: float, row_bytes: flo
         shards=int(cell.options.get(f"{_PREFIX}min.filegroup.count", 10)),
         local_shards=partitions * int(cell.options.get(f"{_LOCAL_PREFIX}min.filegroup.count", 1)),
         buckets=partitions * int(cell.options.get("hoodie.bucket.index.num.buckets", 256)),
-        new_share=1.0 - share,
+        new_share=1.0 - (share if isinstance(share, int | float) else 0.5),
         row_bytes=row_bytes,
         ordered=any(value in GROWING_KINDS for value in settings.values()),
         one_load=not record.scenario.table.source,

@@ -98,6 +98,38 @@ def test_shapes_and_batches_multiply_the_cells_and_batches_share_a_table():
     ]
 
 
+def test_a_shape_can_have_an_update_share_of_its_own_and_be_of_some_indexes_only():
+    sets = [*AXES[1:], "dataset.shapes.grown.update_share=0.0"]
+    sets += ['dataset.shape_indexes={grown = ["record"]}']
+    loaded = scenario.load("ci", sets=sets, overrides={"indexes": ["record", "bucket"]})
+    cells = matrix.expand(loaded)
+    assert [cell.cell_id.removeprefix("native/") for cell in cells] == [
+        "record/shape-plain/batch-10",
+        "record/shape-plain/batch-20",
+        "record/shape-grown/batch-10",
+        "record/shape-grown/batch-20",
+        "bucket/shape-plain/batch-10",
+        "bucket/shape-plain/batch-20",
+    ]
+    specs = [loaded.dataset.spec(cell.data) for cell in cells[1:4]]
+    assert [(spec.updates, spec.inserts) for spec in specs] == [(6, 14), (0, 10), (0, 20)]
+
+
+def test_indexes_and_update_shares_of_shapes_are_checked():
+    sets = ["dataset.shapes={a = {}, b = {}}", 'dataset.shape_indexes={c = ["recrod"]}']
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load("ci", sets=sets)
+    told = " ".join(caught.value.mistakes)
+    assert "unknown shape 'c'" in told
+    assert "unknown index 'recrod' (did you mean 'record'?)" in told
+    only = 'dataset.shape_indexes={a = ["record"], b = ["record"]}'
+    with pytest.raises(ScenarioError, match="index 'bucket' has no shape left"):
+        scenario.load("ci", sets=[sets[0], only])
+    for share in ("1.5", "true", '"half"'):
+        with pytest.raises(ScenarioError, match=r"a\.update_share: .* is not a number from 0 to 1"):
+            scenario.load("ci", sets=[f"dataset.shapes.a.update_share={share}"])
+
+
 def test_parts_of_an_id_follow_each_other_as_axes_do():
     sets = [*AXES[:3], "table.variants.v.hoodie.index.bloom.fpp=0.1"]
     (cell, *_) = matrix.expand(scenario.load("ci", sets=sets))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 
 from synthetic_runs import INFO, sample, write_run
 
@@ -75,9 +77,11 @@ def plan_run(
     on_store: bool = False,
     engine: str = "native",
     on_one_load: bool = False,
+    new_shares: Mapping[str, float] = MappingProxyType({}),
 ) -> Path:
     """Write a run of the axes of `calibrate`.
 
+    Shapes may have a share of new keys of their own.
     On a store, S3, the requests of a write are counted. With a shared load only `global_simple` and
     `bucket` load their tables, and the record index is built upon files that are there.
     """
@@ -103,6 +107,7 @@ def plan_run(
             "rows": rows, "shape": shape, "batch": batch,
         })  # fmt: skip
         at = place(rows=rows, batch=batch, shape=shape, shards=shards, local=float(local))
+        at = replace(at, new_share=new_shares.get(shape, at.new_share))
         named = {"run_id": run_id, "cell": cell, "engine": engine, "index": index}
         for repetition in range(repetitions):
             disturbed = 1 + noise * draw.random()
@@ -119,6 +124,8 @@ def plan_run(
         "random": {"columns.uuid.kind": "uuid", "date_partitions": 10},
         "ordered": {"columns.uuid.kind": "uuid7", "date_partitions": 40},
     }
+    for shape, share in new_shares.items():
+        shapes[shape]["update_share"] = 1 - share
     dataset = INFO["scenario"]["dataset"] | {"shapes": shapes, "update_share": 0.5, "settings": {}}
     tables = {"table": {"source": None, "location": "s3://bucket/runs" if on_store else None}}
     scenario = INFO["scenario"] | {"dataset": dataset, "spark": {"master": "local[2]"}} | tables

@@ -199,6 +199,25 @@ def test_shuffle_is_predicted_to_the_byte(calibrations):
     assert found["rows_random"] == pytest.approx(TRUE["rows_random"], rel=1e-6)
 
 
+def test_what_a_found_key_brings_to_a_shuffle_is_told_by_another_share_of_new_keys(tmp_path):
+    """With one share its location is in the constant of a key, right for batches of that share."""
+    engine = "hudi@1.2.0"
+    one = plan_run(tmp_path / "one", engine=engine, indexes=("record",))
+    two = plan_run(tmp_path / "two", engine=engine, indexes=("record",), new_shares={"random": 1.0})
+    half = place(rows=800_000, batch=32_000, shards=16)
+    known = fit.calibrate(load_runs([one]), engine=engine)
+    model = known.model
+    assert quantity(known, "shuffle", "record", half).value == pytest.approx(
+        true("shuffle", "record", half, model), rel=1e-6
+    )
+    assert known.equations["shuffle/record"].amounts == ("once", "keys")
+    known = fit.calibrate(load_runs([two]), engine=engine)
+    for share in (0.2, 0.5, 0.8):
+        at = replace(half, new_share=share)
+        said = quantity(known, "shuffle", "record", at)
+        assert said.value == pytest.approx(true("shuffle", "record", at, model), rel=1e-6)
+
+
 def test_what_is_predicted_is_the_typical_time(calibrations):
     """Disturbed by 0 to 40 %, a time is 20 % longer in the middle."""
     at = place(rows=100_000, batch=8_000)
