@@ -10,7 +10,7 @@ Source: HoodieBloomIndex, SparkHoodieBloomIndexHelper, HoodieKeyLookupHandle.
 from __future__ import annotations
 
 from keymark.indexes.bloom.cost import bloom_tag, candidates
-from keymark.indexes.shared.hudi_cost import joined, key_heap, looked_up
+from keymark.indexes.shared.hudi_cost import key_heap, looked_up
 from keymark.indexes.spec import TASKS, Equation, IndexCost
 from keymark.indexes.workload import FILTER_BYTES, Workload, touched
 
@@ -28,7 +28,8 @@ def hudi_bloom_cost(*, is_global: bool) -> IndexCost:
         return bloom_tag(at, TASKS, files=files(at))
 
     def shuffle(at: Workload, _mode: str) -> dict[str, float]:
-        return {**joined(at), "pairs": candidates(at, files(at))}
+        pairs = candidates(at, files(at))
+        return {"once": 1.0, "pairs": pairs, "keys": at.batch, "found": at.updates}
 
     def memory(at: Workload) -> float:
         """The ranges of all files in reach; a filter, as text and decoded; a file's own keys.

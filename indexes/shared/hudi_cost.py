@@ -71,7 +71,9 @@ DESCRIBED = Equation("index/all", described)
 def joined(at: Workload) -> dict[str, float]:
     """Bytes that the batch's rows take to be joined with what the index found.
 
-    A key that is found brings its location along. A calibration with one share of updates cannot
-    tell this from the bytes of a row, whose constant then has both.
+    Keys that grow with time compress better. A key that is found brings its location along. A
+    calibration with one share of updates cannot tell this from the bytes of a row, whose constant
+    then has both.
     """
-    return {"once": 1.0, "keys": at.batch, "found": at.updates}
+    kind = "ordered" if at.ordered else "random"
+    return {"once": 1.0, f"keys_{kind}": at.batch, "found": at.updates}

@@ -199,19 +199,28 @@ def test_shuffle_is_predicted_to_the_byte(calibrations):
     assert found["rows_random"] == pytest.approx(TRUE["rows_random"], rel=1e-6)
 
 
-def test_what_a_found_key_brings_to_a_shuffle_is_told_by_another_share_of_new_keys(tmp_path):
+def test_what_a_found_key_brings_to_a_shuffle_is_told_by_another_share_of_new_keys(
+    tmp_path, monkeypatch
+):
     """With one share its location is in the constant of a key, right for batches of that share."""
+    monkeypatch.setitem(TRUE, "found", 50.0)
     engine = "hudi@1.2.0"
     one = plan_run(tmp_path / "one", engine=engine, indexes=("record",))
-    two = plan_run(tmp_path / "two", engine=engine, indexes=("record",), new_shares={"random": 1.0})
+    words = {
+        "run_id": "c2",
+        "engine": engine,
+        "indexes": ("record",),
+        "new_shares": {"random": 1.0},
+    }
+    two = plan_run(tmp_path / "two", **words)
     half = place(rows=800_000, batch=32_000, shards=16)
     known = fit.calibrate(load_runs([one]), engine=engine)
     model = known.model
     assert quantity(known, "shuffle", "record", half).value == pytest.approx(
         true("shuffle", "record", half, model), rel=1e-6
     )
-    assert known.equations["shuffle/record"].amounts == ("once", "keys")
-    known = fit.calibrate(load_runs([two]), engine=engine)
+    assert known.equations["shuffle/record"].amounts == ("once", "keys_random", "keys_ordered")
+    known = fit.calibrate(load_runs([one, two]), engine=engine)
     for share in (0.2, 0.5, 0.8):
         at = replace(half, new_share=share)
         said = quantity(known, "shuffle", "record", at)
