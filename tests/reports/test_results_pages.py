@@ -23,7 +23,6 @@ WAITING = {
     "docs/results/measuring.md": {"canary"},
     "docs/results/plan_score.md": {"calibrate", "holdout"},
     "docs/results/seeds.md": {"mappings"},
-    "docs/results/seeds_experiments.md": {"block_size", "bootstrap"},
     "docs/results/tagging.md": {"tagging"},
     "docs/results/virtual_keys.md": {"virtual_keys"},
     "docs/which_index.md": {"index_matrix"},
