@@ -1,4 +1,4 @@
-"""Types of the fields of a scenario, as TOML gives them to strict models."""
+"""Types of the fields of a scenario, as TOML gives them to strict models, and their mistakes."""
 
 from __future__ import annotations
 
