@@ -240,8 +240,10 @@ def write_inputs(
 ) -> dict[DataPoint, SparkInputs]:
     """The rows of each point, written; points that differ in the batch share the load."""
     inputs: dict[DataPoint, SparkInputs] = {}
-    asked = {data for index in scenario.indexes for data in scenario.dataset.points_of(index)}
-    for data in (each for each in scenario.dataset.points if each in asked):
+    measured = {data for index in scenario.indexes for data in scenario.dataset.points_of(index)}
+    for data in scenario.dataset.points:
+        if data not in measured:
+            continue  # its shape is of indexes that this run leaves out
         dataset = _dataset(spark, scenario, folder / "own", data)
         loaded = folder / f"{data.shape or 'rows'}-{data.rows}"
         made = SparkInputs(spark, dataset, scenario.workload, loaded, part=f"batch-{data.batch}")

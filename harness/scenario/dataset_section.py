@@ -37,6 +37,7 @@ def _ascending(value: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _is_share(value: Setting) -> bool:
+    """Whether it is a number from 0 to 1. Python takes True for one."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 

@@ -129,18 +129,24 @@ def only_engine(runs: Sequence[Run]) -> str:
 
 
 def _told(found: Sequence[Observation]) -> list[Observation]:
-    """The same; without what a known key adds in bytes, where one share of all batches is known.
+    """Leave out what a known key adds in bytes, unless batches have several shares of known keys.
 
-    It is in the constant of a key then, which is right for batches of that share.
+    Batches of one share cannot tell it from what any key takes. The constant of a key then has
+    both, which is right for batches of that share.
     """
-    in_bytes = [each for each in found if unit_of(each.quantity) is Unit.BYTES]
-    if len({round(each.at.new_share, 3) for each in in_bytes}) > 1:
+    shares = {round(each.at.new_share, 3) for each in found if _in_bytes(each)}
+    if len(shares) > 1:
         return list(found)
-    others = [each for each in found if unit_of(each.quantity) is not Unit.BYTES]
-    return others + [
+    return [
         replace(each, amounts={k: v for k, v in each.amounts.items() if k != "found"})
-        for each in in_bytes
+        if _in_bytes(each)
+        else each
+        for each in found
     ]
+
+
+def _in_bytes(each: Observation) -> bool:
+    return unit_of(each.quantity) is Unit.BYTES
 
 
 def _enough(found: Sequence[Observation], name: str) -> list[Observation]:
