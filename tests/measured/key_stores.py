@@ -28,15 +28,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import rocksdb_store
 from matplotlib.figure import Figure
+from rocksdb_store import BATCH, Groups, Rows
 
 from keymark import Table
 from keymark.datasets.generate.mappings import Mappings
@@ -51,16 +53,10 @@ from keymark.table.format.compact.reader import CompactFile
 from keymark.table.format.compact.writer import CompactWriter, hashes_of
 from keymark.table.storage.local_storage import LocalStorage
 
-GROUPS, BATCH, ASKED, TURNS = 20_000, 2_000_000, 400_000, 5
-# Keys that RocksDB's builder sorts at once; it makes them anew for each such part. A part has keys
-# of whole prefixes, so up to a tenth more: 1.6 GB of text, where an Arrow array ends at 2 GiB.
-SORTED = 40_000_000
-KEY_BYTES, PREFIXES = 36, 256
+GROUPS, ASKED, TURNS = 20_000, 400_000, 5
 WARM_KEYS = 16
 """Asked before those that count: a process compiles or loads its loops then."""
 
-Rows = npt.NDArray[np.int64]
-Groups = npt.NDArray[np.int32]
 Builder = Callable[[Path, "Source", "Clock"], None]
 Asker = Callable[[Path, pa.Array], tuple[Rows, Groups]]
 
@@ -77,6 +73,11 @@ class Source:
         spec = load_spec("trips", {"rows": keys, "seed": 1, "date_partitions": 50})
         return cls(Mappings(spec, file_rows=-(-keys // GROUPS)))
 
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.mappings.rows
+
     def keys(self, numbers: Rows) -> tuple[pa.Array, Groups]:
         """Those of some rows."""
         made, groups = self.mappings.make(numbers)
@@ -84,9 +85,8 @@ class Source:
 
     def batches(self) -> Iterator[tuple[pa.Array, Groups]]:
         """All of them."""
-        rows = self.mappings.rows
-        for start in range(0, rows, BATCH):
-            yield self.keys(np.arange(start, min(start + BATCH, rows)))
+        for start in range(0, self.rows, BATCH):
+            yield self.keys(np.arange(start, min(start + BATCH, self.rows)))
 
 
 class Clock:
@@ -159,91 +159,13 @@ def asker_of_record(source: Source) -> Asker:
     return ask
 
 
-def rocksdb_options(bloom: bool) -> Any:
-    """The defaults, or Bloom filters of 10 bits a key beside them."""
-    try:
-        import rocksdict
-    except ImportError:
-        raise SystemExit("RocksDB needs `pip install rocksdict==0.3.29`") from None
-    options = rocksdict.Options(raw_mode=True)
-    if bloom:
-        blocks = rocksdict.BlockBasedOptions()
-        blocks.set_bloom_filter(10, block_based=False)
-        options.set_block_based_table_factory(blocks)
-    return options
-
-
 def builder_of_rocksdb(*, bloom: bool) -> Builder:
-    """Files that SstFileWriter makes of sorted keys, taken in by a database."""
+    """A database of sorted files."""
 
     def build(path: Path, source: Source, clock: Clock) -> None:
-        import rocksdict
-
-        options, files = rocksdb_options(bloom), []
-        parts = sorted_parts(source.mappings.rows)
-        for part in range(parts):
-            keys, groups = _keys_of_part(source, part, parts)
-            file = str(path.with_name(f"{path.name}-{part}.sst"))
-            clock.time(_write_sorted, rocksdict.SstFileWriter(options), file, keys, groups)
-            files.append(file)
-        database = rocksdict.Rdict(str(path), options)
-        moving = rocksdict.IngestExternalFileOptions()
-        moving.set_move_files(True)
-        clock.time(database.ingest_external_file, files, moving)
-        database.close()
-        for file in files:
-            Path(file).unlink(missing_ok=True)
+        clock.seconds += rocksdb_store.build(path, source, bloom=bloom)
 
     return build
-
-
-def sorted_parts(keys: int) -> int:
-    """In how many parts so many keys are sorted, each of which is one Arrow array of strings."""
-    parts = -(-keys // SORTED)
-    largest = keys * KEY_BYTES * -(-PREFIXES // parts) // PREFIXES
-    if 1.1 * largest >= 1 << 31:
-        raise SystemExit(f"{keys:,} keys in {parts} parts: one has {largest:,} bytes of text")
-    return parts
-
-
-def _keys_of_part(source: Source, part: int, parts: int) -> tuple[pa.Array, Groups]:
-    """The keys whose first two letters, a number in hex, belong to a part; in order of parts."""
-    kept, places = [], []
-    for keys, groups in source.batches():
-        first = pc.utf8_slice_codeunits(keys, 0, 2).to_numpy(zero_copy_only=False)
-        numbers = np.array([int(text, 16) for text in np.unique(first)])
-        inside = np.isin(first, np.unique(first)[numbers * parts // PREFIXES == part])
-        kept.append(keys.filter(pa.array(inside)))
-        places.append(groups[inside])
-    return pa.concat_arrays(kept), np.concatenate(places)
-
-
-def _write_sorted(writer: Any, file: str, keys: pa.Array, groups: Groups) -> None:
-    order = pc.sort_indices(keys)
-    writer.open(file)
-    for start in range(0, len(keys), BATCH):
-        some = order.slice(start, BATCH)
-        values = groups[some.to_numpy()].astype("<i4")
-        for number, key in enumerate(keys.take(some).to_pylist()):
-            writer[key.encode()] = values[number].tobytes()
-    writer.finish()
-
-
-def asker_of_rocksdb(*, bloom: bool) -> Asker:
-    """Values of keys."""
-
-    def ask(path: Path, keys: pa.Array) -> tuple[Rows, Groups]:
-        import rocksdict
-
-        database = rocksdict.Rdict(str(path), rocksdb_options(bloom))
-        asked = sorted((key.encode(), row) for row, key in enumerate(keys.to_pylist()))
-        found = database[[key for key, _ in asked]]
-        database.close()
-        hits = [(row, value) for (_, row), value in zip(asked, found, strict=True) if value]
-        rows = np.array([row for row, _ in hits], np.int64)
-        return rows, np.frombuffer(b"".join(value for _, value in hits), "<i4")
-
-    return ask
 
 
 def stores(source: Source) -> dict[str, tuple[Builder, Asker]]:
@@ -253,8 +175,8 @@ def stores(source: Source) -> dict[str, tuple[Builder, Asker]]:
         "compact": (build_compact, ask_compact),
         "record": (builder_of_record(1 << 20), ask_record),
         "record_64k": (builder_of_record(1 << 16), ask_record),
-        "rocksdb": (builder_of_rocksdb(bloom=False), asker_of_rocksdb(bloom=False)),
-        "rocksdb_bloom": (builder_of_rocksdb(bloom=True), asker_of_rocksdb(bloom=True)),
+        "rocksdb": (builder_of_rocksdb(bloom=False), partial(rocksdb_store.ask, bloom=False)),
+        "rocksdb_bloom": (builder_of_rocksdb(bloom=True), partial(rocksdb_store.ask, bloom=True)),
     }
 
 
@@ -279,22 +201,23 @@ def peak_bytes() -> int:
 def build(source: Source, path: Path, builder: Builder) -> dict[str, float]:
     """Make a store, whole or not at all."""
     new, clock = path.with_name(f"{path.name}.new"), Clock()
-    for left in path.parent.glob(f"{new.name}*"):
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    shutil.rmtree(new, ignore_errors=True)
     builder(new, source, clock)
     new.rename(path)
     return {"build_s": clock.seconds, "peak_bytes": peak_bytes()}
 
 
 def ask(source: Source, path: Path, asker: Asker, turn: int, *, present: bool) -> dict[str, Any]:
-    """Look keys up cold, then warm; seconds, and false answers."""
+    """Look keys up cold, then warm if the store fits into memory; seconds, and false answers."""
     mappings = source.mappings
     numbers = mappings.sample(turn, ASKED) if present else mappings.absent(turn, ASKED)
     keys, groups = source.keys(numbers)
     asker(path, keys.slice(0, WARM_KEYS))
     forget(path)
     took: dict[str, Any] = {}
-    for state in ("cold", "warm"):
+    size = sum(each.stat().st_size for each in files_of(path))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for state in ("cold", "warm") if 2 * size < memory else ("cold",):
         clock = Clock()
         rows, found = clock.time(asker, path, keys)
         took[f"{state}_s"] = clock.seconds
@@ -395,8 +318,9 @@ def summaries(figures: Figures, store: str) -> Iterator[tuple[str, str, Summary,
     for kind in ("present", "absent"):
         turns = [took for part, took in asked.items() if part.endswith(kind)]
         for state in ("cold", "warm"):
-            seconds = summarize([took[f"{state}_s"] for took in turns])
-            yield kind, state, seconds, sum(took["false"] for took in turns)
+            if f"{state}_s" in turns[0]:
+                seconds = summarize([took[f"{state}_s"] for took in turns])
+                yield kind, state, seconds, sum(took["false"] for took in turns)
 
 
 def tell(figures: Figures, names: list[str]) -> None:
@@ -411,25 +335,29 @@ def tell(figures: Figures, names: list[str]) -> None:
 
 def draw_chart(figures: Figures, names: list[str], keys: int) -> None:
     """Bytes a key, time of the build, and lookups with their intervals, as SVG."""
-    panels: dict[str, list[tuple[float, float, float]]] = {"bytes a key": [], "build, s": []}
+    panels: dict[str, list[tuple[str, float, float, float]]] = {"bytes a key": [], "build, s": []}
     for name in names:
         known = figures.of(name)
-        panels["bytes a key"].append((known["bytes_a_key"],) * 3)
-        panels["build, s"].append((known.get("build_s", 0.0),) * 3)
+        panels["bytes a key"].append((name, *(known["bytes_a_key"],) * 3))
+        panels["build, s"].append((name, *(known.get("build_s", 0.0),) * 3))
         for kind, state, found, _ in summaries(figures, name):
             title = f"{ASKED:,} {kind} keys, {state}, s"
-            panels.setdefault(title, []).append((found.median, found.low, found.high))
+            panels.setdefault(title, []).append((name, found.median, found.low, found.high))
     with mpl.rc_context({"svg.hashsalt": "keymark", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(9, 6), layout="constrained")
         figure.suptitle(f"{keys:,} keys in {GROUPS:,} file groups")
-        for axes, (title, values) in zip(figure.subplots(3, 2).flat, panels.items(), strict=True):
-            middle, low, high = np.array(values).T
-            colors = [color_of(name.partition("_")[0]) for name in names]
-            axes.barh(names, middle, xerr=[middle - low, high - middle], color=colors)
+        grid = figure.subplots(3, 2).flat
+        for axes, (title, bars) in zip(grid, panels.items(), strict=False):
+            shown, *values = zip(*bars, strict=True)
+            middle, low, high = np.array(values)
+            colors = [color_of(name.partition("_")[0]) for name in shown]
+            axes.barh(shown, middle, xerr=[middle - low, high - middle], color=colors)
             axes.invert_yaxis()
             axes.set_title(title, loc="left")
             axes.bar_label(axes.containers[-1], fmt="{:,.2f}", padding=3)
             axes.margins(x=0.2)
+        for axes in grid[len(panels) :]:
+            axes.remove()
         figure.savefig(figures.path.with_suffix(".svg"), metadata={"Date": None})
 
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import pickle
+import struct
 import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import compact_at_size
 import format_conformance
 import key_stores
+import numpy as np
 import profiles
 import pyarrow.parquet as pq
 import pytest
 import reshard_beside
+import rocksdb_store
 
 from keymark import Table
 from keymark.harness.engines import WITHOUT_SPARK
@@ -74,11 +81,74 @@ def test_the_bytes_of_a_turn_alone(tmp_path):
 
 
 def test_parts_that_rocksdb_sorts_are_arrow_arrays_of_less_than_two_gib(monkeypatch):
-    assert key_stores.sorted_parts(key_stores.SORTED) == 1
-    assert key_stores.sorted_parts(1_000_000_000) == 25
-    monkeypatch.setattr(key_stores, "SORTED", 60_000_000)
+    assert rocksdb_store.parts_of(rocksdb_store.SORTED) == 1
+    assert rocksdb_store.parts_of(1_000_000_000) == 25
+    monkeypatch.setattr(rocksdb_store, "SORTED", 60_000_000)
     with pytest.raises(SystemExit, match=r"one has 2,250,000,000 bytes of text"):
-        key_stores.sorted_parts(1_000_000_000)
+        rocksdb_store.parts_of(1_000_000_000)
+
+
+class FileOfKeys:
+    """Writes keys and values into a file, as RocksDB's SstFileWriter does: in order, once each."""
+
+    def __init__(self, _):
+        self.cells = []
+
+    def open(self, path):
+        self.path = Path(path)
+
+    def __setitem__(self, key, value):
+        assert not self.cells or self.cells[-1][0] < key
+        self.cells.append((key, value))
+
+    def finish(self):
+        self.path.write_bytes(pickle.dumps(self.cells))
+
+
+class Database:
+    """Takes the cells of such files in."""
+
+    def __init__(self, path, _):
+        self.path = Path(path)
+
+    def ingest_external_file(self, files, _):
+        cells = [cell for file in files for cell in pickle.loads(Path(file).read_bytes())]
+        self.path.write_bytes(pickle.dumps(cells))
+
+    def close(self):
+        pass
+
+
+def test_a_build_of_rocksdb_goes_on_with_the_parts_that_it_lacks(tmp_path, monkeypatch):
+    driver = SimpleNamespace(
+        Options=SimpleNamespace,
+        SstFileWriter=FileOfKeys,
+        Rdict=Database,
+        IngestExternalFileOptions=lambda: SimpleNamespace(set_move_files=lambda _: None),
+    )
+    monkeypatch.setitem(sys.modules, "rocksdict", driver)
+    monkeypatch.setattr(rocksdb_store, "SORTED", 300)
+    monkeypatch.setattr(rocksdb_store, "BATCH", 70)
+    source, path = key_stores.Source.of(1_000), tmp_path / "rocksdb"
+
+    driver.Rdict = None
+    with pytest.raises(TypeError):
+        rocksdb_store.build(path, source, bloom=False)
+    parts = sorted((tmp_path / "rocksdb-parts").glob("*.sst"))
+    assert len(parts) == 4
+    parts[2].unlink()
+    kept = parts[1].stat().st_mtime_ns
+
+    with monkeypatch.context() as at_the_end:
+        at_the_end.setattr(rocksdb_store.shutil, "rmtree", lambda _: None)
+        driver.Rdict = Database
+        assert rocksdb_store.build(path, source, bloom=False) > 0
+    assert parts[1].stat().st_mtime_ns == kept
+    assert parts[2].exists()
+    keys, groups = source.keys(np.arange(1_000))
+    cells = pickle.loads(path.read_bytes())
+    wanted = zip(keys.to_pylist(), groups.tolist(), strict=True)
+    assert cells == sorted((key.encode(), struct.pack("<i", group)) for key, group in wanted)
 
 
 def test_stores_of_keys(tmp_path, monkeypatch):
