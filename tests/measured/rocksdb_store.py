@@ -126,9 +126,15 @@ def ask(path: Path, keys: pa.Array, *, bloom: bool) -> tuple[Rows, Groups]:
     """Positions of the keys that are there, and the file group of each."""
     import rocksdict
 
-    database = rocksdict.Rdict(str(path), options(bloom=bloom))
+    # Only the options of a column family bring an existing database its filters.
+    database = rocksdict.Rdict(
+        str(path),
+        options(bloom=bloom),
+        column_families={"default": options(bloom=bloom)},
+        access_type=rocksdict.AccessType.read_only(),
+    )
     asked = sorted((key.encode(), row) for row, key in enumerate(keys.to_pylist()))
-    found = database[[key for key, _ in asked]]
+    found = database.get_column_family("default")[[key for key, _ in asked]]
     database.close()
     hits = [(row, value) for (_, row), value in zip(asked, found, strict=True) if value]
     rows = np.array([row for row, _ in hits], np.int64)
