@@ -175,6 +175,7 @@ def stores(source: Source) -> dict[str, tuple[Builder, Asker]]:
         "compact": (build_compact, ask_compact),
         "record": (builder_of_record(1 << 20), ask_record),
         "record_64k": (builder_of_record(1 << 16), ask_record),
+        "record_16k": (builder_of_record(1 << 14), ask_record),
         "rocksdb": (builder_of_rocksdb(bloom=False), partial(rocksdb_store.ask, bloom=False)),
         "rocksdb_bloom": (builder_of_rocksdb(bloom=True), partial(rocksdb_store.ask, bloom=True)),
     }
