@@ -31,12 +31,17 @@ one: file ids that share a UUID, as those of one bulk insert do, and ids with a 
 one load, 46 with 2,000 ids of their own)."""
 GROWTH = 2.0
 BLOCK_CHOICES = (1 << 16, 1 << 18, BLOCK_BYTES)
-"""Sizes of data blocks that are weighed. Below 64 KiB, HBase's own, files grow: each block is
-compressed alone."""
+"""Sizes of data blocks that are weighed. Below 64 KiB, HBase's own, a lookup reads as many blocks
+and waits as long for the disk (docs/results/key_stores.md)."""
 BLOCK_START_BYTES = 24 << 10
 """Of a block that are decoded in the time that it takes to find it, read it and check it."""
 BLOCK_GAIN = 1.25
 """A size other than Hudi's is recommended from so many times less work on."""
+SHORT_MAPPING = 21.2
+"""Bytes on storage of a mapping with a key of 36 bytes, if few files are named (measured)."""
+BLOCK_ENDS, AGAIN = 190, 35
+"""Bytes on storage of a block beside its mappings, and of a file that it names again because the
+block before, which did so, is compressed alone (measured: docs/results/key_stores.md)."""
 
 PREFIX = "hoodie.metadata.record.index"
 BLOCK_SIZE = "hoodie.hfile.block.size"
@@ -89,7 +94,27 @@ def index_bytes(at: Workload, _mode: str) -> dict[str, float]:
     """The record index on storage."""
     kind = "ordered" if at.ordered else "random"
     rows = at.rows * (at.key_bytes + 12) / 48
-    return {"shards": at.shards, f"rows_{kind}": rows * _stretched(at)}
+    return {"shards": at.shards, f"rows_{kind}": rows * _stored(at)}
+
+
+def _stored(at: Workload) -> float:
+    """How many times as long a mapping is as in a table of few files and in blocks of 1 MiB."""
+    larger = _block_share(at) - _block_share(replace(at, block_bytes=BLOCK_BYTES))
+    return _stretched(at) + larger / SHORT_MAPPING
+
+
+def _block_share(at: Workload) -> float:
+    """Bytes of a block's ends and of the files that it names again, for each of its mappings.
+
+    A block names a file again if the W mappings before name it, of which gzip would have known,
+    and none of them is in the same block. Of its first J mappings F*(1 - e^(-J/F)) - J*e^(-W/F) do.
+    """
+    mappings = at.block_bytes / (at.key_bytes + ENTRY_BYTES)
+    start = min(WINDOW_MAPPINGS, mappings)
+    missed = touched(at.files, start) - start * math.exp(-WINDOW_MAPPINGS / at.files)
+    # Keys that grow with time name a file many times in a row, so that a block names one or two.
+    again = 0.0 if at.ordered else AGAIN * missed
+    return (BLOCK_ENDS + again) / mappings
 
 
 def _stretched(at: Workload) -> float:

@@ -352,11 +352,13 @@ def draw_chart(figures: Figures, names: list[str], keys: int) -> None:
             shown, *values = zip(*bars, strict=True)
             middle, low, high = np.array(values)
             colors = [color_of(name.partition("_")[0]) for name in shown]
-            axes.barh(shown, middle, xerr=[middle - low, high - middle], color=colors)
-            axes.invert_yaxis()
+            rows = [names.index(name) for name in shown]
+            axes.barh(rows, middle, xerr=[middle - low, high - middle], color=colors)
+            axes.set_yticks(range(len(names)), names)
+            axes.set_ylim(len(names) - 0.5, -0.5)
             axes.set_title(title, loc="left")
             axes.bar_label(axes.containers[-1], fmt="{:,.2f}", padding=3)
-            axes.margins(x=0.2)
+            axes.set_xlim(right=1.25 * high.max())
         for axes in grid[len(panels) :]:
             axes.remove()
         figure.savefig(figures.path.with_suffix(".svg"), metadata={"Date": None})

@@ -98,6 +98,24 @@ def test_few_keys_of_each_block_get_smaller_blocks():
 
 
 @pytest.mark.parametrize(
+    ("files", "block", "measured"),
+    [
+        (40, 1 << 16, 24.2 / 21.7),
+        (20_000, 1 << 16, 47.99 / 47.67),
+        (20_000, 1 << 14, 48.85 / 47.67),
+    ],
+)
+def test_an_index_is_larger_the_smaller_its_blocks(files, block, measured):
+    """Of blocks of 1 MiB: docs/results/seeds_experiments.md, key_stores.md."""
+    table = replace(SMALL, rows=10**7, files=files)
+    stored = [
+        record.index_bytes(replace(table, block_bytes=size), TASKS)["rows_random"]
+        for size in (block, 1 << 20)
+    ]
+    assert stored[0] / stored[1] == pytest.approx(measured, abs=0.015)
+
+
+@pytest.mark.parametrize(
     ("files", "one_load", "measured"),
     [(220, True, 23.6), (800, True, 27.0), (1_000, True, 27.5), (1_000, False, 44.3)],
 )
