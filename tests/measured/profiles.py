@@ -231,7 +231,7 @@ def child(out: Path, name: str) -> None:
 
 def recorded(out: Path, name: str, kind: str, to: Path) -> list[float]:
     """Have py-spy watch an operation; the seconds of its turns."""
-    # Where py-spy stops a thread for each sample, it finds it in a system call far too often: a loop
+    # Where py-spy stops a thread for each sample, it finds it in system calls far too often: a loop
     # that inflates and reads showed 80 % of reading, which takes 1 % of its time.
     how = ["--nonblocking", "--rate", str(RATE), "--format", kind, "--output", str(to)]
     command = [sys.executable, __file__, "--out", str(out), "--child", name]
