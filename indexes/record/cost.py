@@ -40,8 +40,8 @@ BLOCK_GAIN = 1.25
 SHORT_MAPPING = 21.2
 """Bytes on storage of a mapping with a key of 36 bytes, if few files are named (measured)."""
 BLOCK_ENDS, AGAIN = 190, 35
-"""Bytes on storage of a block beside its mappings, and of a file that it names again because the
-block before, which did so, is compressed alone (measured: docs/results/key_stores.md)."""
+"""Bytes on storage of a block beside its mappings, and of a file id that the block before has, too:
+each block is compressed alone (measured: docs/results/key_stores.md)."""
 
 PREFIX = "hoodie.metadata.record.index"
 BLOCK_SIZE = "hoodie.hfile.block.size"
@@ -104,16 +104,16 @@ def _stored(at: Workload) -> float:
 
 
 def _block_share(at: Workload) -> float:
-    """Bytes of a block's ends and of the files that it names again, for each of its mappings.
+    """Bytes of a block's ends and of the file ids that it repeats, for each of its mappings.
 
-    A block names a file again if the W mappings before name it, of which gzip would have known,
-    and none of them is in the same block. Of its first J mappings F*(1 - e^(-J/F)) - J*e^(-W/F) do.
+    A mapping repeats a file id if one of the W mappings before it, gzip's window, has the id, but
+    none of them in the same block. Of a block's first J mappings F*(1 - e^(-J/F)) - J*e^(-W/F) do.
     """
     mappings = at.block_bytes / (at.key_bytes + ENTRY_BYTES)
     start = min(WINDOW_MAPPINGS, mappings)
-    missed = touched(at.files, start) - start * math.exp(-WINDOW_MAPPINGS / at.files)
+    repeating = touched(at.files, start) - start * math.exp(-WINDOW_MAPPINGS / at.files)
     # Keys that grow with time name a file many times in a row, so that a block names one or two.
-    again = 0.0 if at.ordered else AGAIN * missed
+    again = 0.0 if at.ordered else AGAIN * repeating
     return (BLOCK_ENDS + again) / mappings
 
 

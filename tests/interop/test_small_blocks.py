@@ -1,4 +1,4 @@
-"""A record index of small HFile blocks, as `plan` recommends them, in the hands of Hudi."""
+"""A record index whose HFiles have one entry a block, in the hands of Hudi."""
 
 from __future__ import annotations
 

@@ -449,7 +449,7 @@ def main() -> None:
     for name in asked.only:
         drawing, folded = pages / f"{name}.svg", asked.out / f"{name}.folded"
         recorded(asked.out, name, "flamegraph", drawing)
-        # Its title is the command, with folders of this machine; its script has comments.
+        # Its title is the command, with folders of this machine. Its script's comments go, too.
         text = re.sub(r"py-spy record[^<]*", name, drawing.read_text())
         text = re.sub(r"^\s*//.*\n", "", text, flags=re.MULTILINE)
         drawing.write_text(text)
