@@ -25,7 +25,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError, UnsupportedTableError
-from keymark.table.format.hashes.murmur import key_buffers, longest, mix_words, murmur, position
+from keymark.table.format.hashes.murmur import (
+    LANES,
+    key_buffers,
+    longest,
+    mix_words,
+    murmur,
+    murmur_lanes,
+    position,
+    reciprocal,
+)
 
 SIMPLE = "SIMPLE"
 DYNAMIC = "DYNAMIC_V0"
@@ -42,31 +51,54 @@ _Words = npt.NDArray[np.uint32]
 _Offsets = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
 def _add_keys(
-    rows: npt.NDArray[np.uint8], shape: tuple[int, int], keys: tuple[_Offsets, _Bytes], first: int
+    rows: _Bytes, shape: tuple[int, int], keys: tuple[_Offsets, _Bytes], first: int
 ) -> None:
     """Set the bits of keys; the i-th goes to row `(first + i) % len(rows)`."""
-    bits, hashes = np.uint32(shape[0]), shape[1]
-    offsets, text = keys
-    words = np.empty((longest(offsets) >> 2) + 1, np.uint32)
-    for i in range(len(offsets) - 1):
-        key = text[offsets[i] : offsets[i + 1]]
-        tail = mix_words(key, words)
-        row = rows[(first + i) % len(rows)]
-        state = np.uint32(0)
-        for _ in range(hashes):
-            state = murmur(len(key), words, tail, state)
-            at = position(state, bits)
-            row[at >> np.uint32(3)] |= np.uint8(1) << np.uint8(at & np.uint32(7))
+    # Keys of one length are hashed side by side.
+    by_length = np.argsort(np.diff(keys[0]), kind="stable")
+    _set_bits(rows, shape, keys, by_length, first)
 
 
 @numba.njit(cache=True, nogil=True)
-def _find_keys(
-    rows: npt.NDArray[np.uint8], shape: tuple[int, int], keys: tuple[_Offsets, _Bytes]
-) -> Any:
+def _set_bits(
+    rows: _Bytes,
+    shape: tuple[int, int],
+    keys: tuple[_Offsets, _Bytes],
+    order: _Offsets,
+    first: int,
+) -> None:
+    """Set the bits of keys, in an order that has those of one length beside one another."""
+    bits, hashes = np.uint32(shape[0]), shape[1]
+    divisor = reciprocal(bits)
+    offsets, text = keys
+    words = np.zeros((longest(offsets) >> 2, LANES), np.uint32)
+    tails, states = np.zeros(LANES, np.uint32), np.empty(LANES, np.uint32)
+    row_of = np.empty(LANES, np.int64)
+    start = 0
+    while start < len(order):
+        length, lanes = offsets[order[start] + 1] - offsets[order[start]], 0
+        for i in order[start : start + LANES]:
+            if offsets[i + 1] - offsets[i] != length:
+                break
+            tails[lanes] = mix_words(text[offsets[i] : offsets[i + 1]], words[:, lanes])
+            row_of[lanes] = (first + i) % len(rows)
+            lanes += 1
+        states[:] = 0
+        for _ in range(hashes):
+            murmur_lanes(length, words, tails, states)
+            for lane in range(lanes):
+                at = position(states[lane], bits, divisor)
+                bit = np.uint8(1) << np.uint8(at & np.uint32(7))
+                rows[row_of[lane], at >> np.uint32(3)] |= bit
+        start += lanes
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_keys(rows: _Bytes, shape: tuple[int, int], keys: tuple[_Offsets, _Bytes]) -> Any:
     """Whether any row holds all bits of a key, for each key."""
     bits, hashes = np.uint32(shape[0]), shape[1]
+    divisor = reciprocal(bits)
     offsets, text = keys
     words = np.empty((longest(offsets) >> 2) + 1, np.uint32)
     alive = np.empty(len(rows), np.bool_)
@@ -81,7 +113,7 @@ def _find_keys(
             if left == 0:
                 break
             state = murmur(len(key), words, tail, state)
-            at = position(state, bits)
+            at = position(state, bits, divisor)
             mask = np.uint8(1) << np.uint8(at & np.uint32(7))
             for r in range(len(rows)):
                 if alive[r] and not rows[r, at >> np.uint32(3)] & mask:

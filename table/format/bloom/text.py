@@ -25,7 +25,14 @@ from keymark.table.format.bloom.filter import (
     SIMPLE_HEADER,
     parse_header,
 )
-from keymark.table.format.hashes.murmur import key_buffers, longest, mix_words, murmur, position
+from keymark.table.format.hashes.murmur import (
+    key_buffers,
+    longest,
+    mix_words,
+    murmur,
+    position,
+    reciprocal,
+)
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _NO_DIGIT = 0xFF
@@ -141,6 +148,7 @@ def _find_keys(
 ) -> Any:
     """Whether any row holds all bits of a key, for each key."""
     bits, hashes = np.uint32(shape[0]), shape[1]
+    divisor = reciprocal(bits)
     offsets, letters = keys
     words = np.empty((longest(offsets) >> 2) + 1, np.uint32)
     bits_of_key = np.empty(hashes, np.uint32)
@@ -155,7 +163,7 @@ def _find_keys(
             while number < hashes and held == 1:
                 if number == known:
                     state = murmur(len(key), words, tail, state)
-                    bits_of_key[known] = position(state, bits)
+                    bits_of_key[known] = position(state, bits, divisor)
                     known += 1
                 at = bits_of_key[number]
                 byte = np.uint64(start) + np.uint64(at >> np.uint32(3))

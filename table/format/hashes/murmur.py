@@ -20,6 +20,9 @@ _Bytes = npt.NDArray[np.uint8]
 _Words = npt.NDArray[np.uint32]
 _Offsets = npt.NDArray[np.int64]
 
+LANES = 8
+"""Keys that are hashed side by side."""
+
 
 def key_buffers(keys: pa.Array | pa.ChunkedArray) -> tuple[_Offsets, _Bytes]:
     """The offsets and bytes of keys (without nulls).
@@ -39,6 +42,13 @@ def mix_words(key: _Bytes, words: _Words) -> Any:
 
     They are the same for all k chained hashes of the key. The last one to three bytes are
     signed, and count from the key's end: the last byte is the lowest.
+
+    Args:
+        key: its bytes.
+        words: where the mixed words go, one for four bytes.
+
+    Returns:
+        The tail.
     """
     mult = np.uint32(0x5BD1E995)
     length = len(key)
@@ -71,11 +81,58 @@ def murmur(length: int, words: _Words, tail: np.uint32, seed: np.uint32) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def position(state: np.uint32, bits: np.uint32) -> Any:
-    """The value of abs((int) state % bits) in Java's terms."""
-    if state >= np.uint32(0x80000000):
-        state = np.uint32(np.uint32(0) - state)
-    return np.uint32(state % bits)
+def murmur_lanes(length: int, words: _Words, tails: _Words, states: _Words) -> None:
+    """Murmur2 of LANES keys of one length, side by side.
+
+    Each step of a hash waits for the one before; those of other keys fill this time.
+
+    Args:
+        length: bytes of each key.
+        words: a column for each key, as mix_words prepared it.
+        tails: one for each key.
+        states: seeds, and then the hashes.
+    """
+    mult = np.uint32(0x5BD1E995)
+    for lane in range(LANES):
+        states[lane] ^= np.uint32(length)
+    for w in range(length >> 2):
+        for lane in range(LANES):
+            states[lane] = np.uint32(np.uint32(states[lane] * mult) ^ words[w, lane])
+    if length & 3:
+        for lane in range(LANES):
+            states[lane] = np.uint32(np.uint32(states[lane] ^ tails[lane]) * mult)
+    for lane in range(LANES):
+        state = np.uint32(states[lane] ^ (states[lane] >> np.uint32(13)))
+        state = np.uint32(state * mult)
+        states[lane] = np.uint32(state ^ (state >> np.uint32(15)))
+
+
+@numba.njit(cache=True, nogil=True)
+def reciprocal(bits: np.uint32) -> Any:
+    """Factor and shift that make a multiplication of a division by `bits`.
+
+    The factor is 2^shift / bits, rounded up, and shift the least from 31 on with
+    2^(shift - 31) >= bits. So quotients of numbers up to 2^31 are exact (Granlund and Montgomery,
+    Division by Invariant Integers using Multiplication, theorem 4.2).
+    """
+    size, shift = np.uint64(bits), np.uint64(31)
+    while np.uint64(1) << (shift - np.uint64(31)) < size:
+        shift += np.uint64(1)
+    return ((np.uint64(1) << shift) + size - np.uint64(1)) // size, shift
+
+
+@numba.njit(cache=True, nogil=True)
+def position(state: np.uint32, bits: np.uint32, divisor: tuple[np.uint64, np.uint64]) -> Any:
+    """The value of abs((int) state % bits) in Java's terms.
+
+    Args:
+        state: a hash.
+        bits: of the filter.
+        divisor: reciprocal(bits).
+    """
+    size = np.uint64(min(state, np.uint32(np.uint32(0) - state)))
+    factor, shift = divisor
+    return np.uint32(size - ((size * factor) >> shift) * np.uint64(bits))
 
 
 @numba.njit(cache=True, nogil=True)

@@ -6,12 +6,13 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
 from keymark.table.format.bloom import filter as bloom
 from keymark.table.format.bloom.filter import DYNAMIC, SIMPLE, BloomFilter
+from keymark.table.format.hashes.murmur import LANES, position, reciprocal
 
 KEYS = pa.array(["a", "ü", "key-00000"])
 VECTORS = {
@@ -108,6 +109,27 @@ def test_growth_follows_hudi(texts, cut):
         found = rows_of(made.serialize(), (bits + 7) // 8)
         assert np.array_equal(found, reference(texts, bits, hashes, rows))
         assert made.contains(keys).all()
+
+
+@settings(deadline=None)
+@given(st.integers(1, (1 << 31) - 1), st.integers(0, (1 << 32) - 1))
+@example(1, 1 << 31)
+@example(1 << 30, 1 << 31)
+@example((1 << 31) - 1, 1 << 31)
+def test_position_is_that_of_java(bits, value):
+    divisor = reciprocal(np.uint32(bits))
+    expected = abs(value - (1 << 32) if value >> 31 else value) % bits
+    assert position(np.uint32(value), np.uint32(bits), divisor) == expected
+
+
+@pytest.mark.parametrize("count", [LANES - 1, LANES, LANES + 1, 3 * LANES + 2])
+def test_keys_of_one_length(count):
+    keys = [f"key-{i:04d}-äö"[: 8 + i % 2] for i in range(2 * count)]
+    made = small(SIMPLE, entries=count)
+    made.add(pa.array(keys))
+    bits, hashes = bloom._sizes(count, 1e-3)
+    expected = reference(keys, bits, hashes, [0] * len(keys))
+    assert base64.b64decode(made.serialize())[13:] == expected.tobytes()
 
 
 def test_parsed_filter_grows_on():
