@@ -1,8 +1,8 @@
 """The specs of the installed indexes, found by the entry points of their packages.
 
 An index is a class under the entry-point group `keymark.indexes`; its attribute `spec` is its spec.
-Where the group `keymark.index_specs` names a spec, it is had without importing the class. The group
-`keymark.hudi_index_specs` names specs of indexes that Hudi has and Keymark has not, the group
+A spec that the group `keymark.index_specs` names is loaded without importing the class. The group
+`keymark.hudi_index_specs` names specs of indexes that Hudi has and Keymark has not, and the group
 `keymark.format_mode_specs` those of the modes in which other formats find and replace rows.
 """
 

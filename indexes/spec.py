@@ -32,7 +32,7 @@ LOOKUP_TASKS = "a number of lookup tasks by hand (cores and sizes say it)"
 CACHED_ROWS = "caching incoming rows (they are in memory while tagged)"
 
 _OWN_VERSION = 6
-"""Of the tables that Keymark writes."""
+"""The version of the tables that Keymark writes."""
 _COLOR = re.compile(r"#[0-9a-f]{6}")
 
 
@@ -271,7 +271,7 @@ class IndexSpec:
 
 
 UNKNOWN = IndexSpec(name="", table_type="", is_global=True)
-"""Of an index of which nothing is known."""
+"""The spec of an index about which nothing is known."""
 
 _PLAIN = (
     *("name", "table_type", "is_global", "is_exact", "order", "color"),

@@ -16,7 +16,7 @@ FILTER_BYTES = 431_000
 BLOCK_BYTES = 1 << 20
 """Hudi's `hoodie.hfile.block.size`: of a data block of the metadata table, uncompressed."""
 LOCAL_BYTES = 64 << 20
-"""`keymark.local.bytes`: work from so many bytes on is done by Spark."""
+"""`keymark.local.bytes`: work of this many bytes or more is done by Spark."""
 PAGE_ROWS = 2_048
 """`keymark.parquet.page.rows`: of a page of a base file that has at least two of them."""
 
@@ -83,7 +83,7 @@ class Workload:
 
     @property
     def file_bytes(self) -> float:
-        """Of a base file, with its filter."""
+        """Bytes of a base file, with its filter."""
         return self.rows * self.row_bytes / self.files + FILTER_BYTES
 
     @property
@@ -98,7 +98,7 @@ def touched(places: float, draws: float) -> float:
 
 
 def has_pages(rows: float) -> bool:
-    """Whether a base file of so many rows has pages that can be copied: at least two."""
+    """Whether a base file with that number of rows has pages that can be copied: at least two."""
     return rows >= 2 * PAGE_ROWS
 
 
@@ -122,7 +122,7 @@ def rewritten(at: Workload) -> float:
 def files_for(
     rows: float, row_bytes: float, partitions: int, most: float = MAX_FILE_BYTES
 ) -> float:
-    """The fewest base files that a table of so many rows has, at least one a partition path.
+    """The fewest base files of a table by its rows, at least one for each partition path.
 
     `most` are the bytes of the largest one.
     """

@@ -388,7 +388,7 @@ class Table(TableHandle):
         """Deal the record index out to another number of file groups while others write.
 
         Args:
-            groups: how many; None for as many as suit it. One that was begun goes on.
+            groups: how many; None for as many as suit it. One that was begun is continued.
             progress: shows how far it came.
         """
         runner = self._runner()

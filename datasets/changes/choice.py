@@ -74,7 +74,7 @@ class Piece:
 
 
 def pieces(choice: UpdateChoice, live: int, updates: int) -> tuple[Piece, ...]:
-    """The pieces with updates, ascending, for so many live rows, of which `updates` are chosen."""
+    """The pieces with updates, ascending, for `live` live rows, of which `updates` are chosen."""
     if choice.kind == "uniform":
         return (Piece(0, live, updates),) if updates else ()
     spans = list(_powers(live, _bounds(choice, live)))

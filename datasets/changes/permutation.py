@@ -20,7 +20,7 @@ from numba import njit
 from keymark.datasets.generate.hashing import SPARK_SEED, Word, derive, hash_long
 
 _ROUNDS = 6
-# Of so many widths the one with the fewest cells beyond: a few hundred of 10^12.
+# This many widths are tried for the fewest cells beyond the end: a few hundred of 10^12.
 _CANDIDATES = 4_096
 
 

@@ -314,7 +314,7 @@ class Stream:
         return self.spec.order.apply(np.arange(start, stop, dtype=np.int64))
 
     def deleted_in(self, numbers: _Numbers, round_: int) -> list[int | None]:
-        """Of each row the round whose delete step removed it, None if none up to this round did.
+        """The round whose delete step removed each row; None where no round up to this one did.
 
         Only delete steps that later rounds go on from count.
         """
@@ -347,7 +347,7 @@ class Stream:
         return versions
 
     def changes(self, numbers: _Numbers, round_: int) -> list[list[int]]:
-        """Of each row the rounds up to one that brought or changed it, ascending.
+        """For each row, the rounds that inserted or changed it, up to this round, ascending.
 
         A row that a delete step removed has none afterwards.
         """

@@ -75,7 +75,7 @@ class StripedOrder:
 
     @cached_property
     def permutation(self) -> Permutation:
-        """Of the whole stripes."""
+        """The order of the whole stripes."""
         return Permutation(max(1, self.stripes), self.key)
 
     @property

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _Numbers = npt.NDArray[np.int64]
 _Part = tuple[int, Callable[[int, int, int], _Numbers], int, int]
-"""Of a batch: rows; the numbers of some of them by round, first and end; the version of the first
-row, and what each has more than the one before."""
+"""A part of a batch: its rows; a function of round, first and end that gives the numbers of some of
+them; the version of the first row; by how much the version grows from row to row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ class SourceDataset:
 
     @cached_property
     def _alone(self) -> npt.NDArray[np.bool_]:
-        """Of each row of the source, whether no other row has its key."""
+        """Whether no other row of the source has the same key, for each row."""
         keys, row = list(self.record_key), "keymark_row"
         numbered = self._rows.select(keys)
         numbered = numbered.append_column(row, pa.array(np.arange(len(numbered))))

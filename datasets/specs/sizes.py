@@ -66,7 +66,7 @@ def _mean_bytes(columns: Sequence[tuple[str, BaseKind]], shape: Shape, count: in
 
 
 def payload_for(record_bytes: int, columns: Sequence[tuple[str, BaseKind]], shape: Shape) -> int:
-    """Return the size of payloads that gives rows a mean of so many bytes.
+    """Return the size of payloads with which rows have a given mean size in bytes.
 
     Raises:
         ValueError: no column has a payload, or the others take too much.

@@ -85,7 +85,7 @@ class NativeEngine:
         return self._runtime.step(label)
 
     def requests(self) -> Mapping[str, int]:
-        """Those of all processes that work on tables of this engine."""
+        """Requests of all processes that work on tables of this engine."""
         return self._tables.requests()
 
     def limited(self, seconds: float) -> AbstractContextManager[None]:

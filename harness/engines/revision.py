@@ -158,7 +158,7 @@ class RevisionEngine:
         self._counting = tables.options if counts else {}
 
     def requests(self) -> Mapping[str, int]:
-        """Those of all processes of the revision, if it counts them."""
+        """Requests of all processes of the revision, if it counts them."""
         return self._tables.requests() if self._counting else {}
 
     def create(

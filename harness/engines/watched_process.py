@@ -31,7 +31,7 @@ _PROC = Path("/proc")
 _LOOK_S = 0.05 if _PROC.is_dir() else 1.0
 _GIGABYTE = 1_000_000_000
 _SHARE = 0.75
-"""Of the machine's memory that a process may hold where the scenario does not say how much."""
+"""The share of the machine's memory that a process may hold if the scenario sets no limit."""
 _OUT_OF_MEMORY = re.compile(r"^(Arrow)?MemoryError:|memory allocation of \d+ bytes failed")
 """What Python, Arrow and Rust say where they get no memory."""
 _ANSWER_S = 1.0

@@ -1,7 +1,7 @@
 """The engine `native@without-spark`: Keymark's own tables, in a process that has no Spark.
 
 It stands beside the libraries without Spark, so it gets what they get: the files of a batch, a
-process with so many cores and so much memory (`watched_process`), rows of the truth's comparison
+process with a given number of cores and memory (`watched_process`), rows of the truth's comparison
 through its own reader. What a table is asked for is told as to a revision of Keymark (`revision`).
 """
 

@@ -43,7 +43,7 @@ class Session(revision_child.Session):
         self._spark: Any = None
 
     def start(self, *, cores: int) -> dict[str, Any]:  # type: ignore[override]  # no master
-        """Use so many cores; versions of what matters."""
+        """Set how many cores are used; versions of what matters."""
         use_cores(cores)
         versions = {name: version(name) for name in ("pyarrow", "numpy", "numba")}
         return {"versions": {**versions, "python": platform.python_version()}}

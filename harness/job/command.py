@@ -37,7 +37,7 @@ _NOT_STARTED = 127
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What came of a command.
+    """The result of a command.
 
     Attributes:
         code: its exit code; None where its time was over.

@@ -1,7 +1,7 @@
 """A run of a job from its file to a complete run folder, like that of a scenario.
 
 Two sides take turns: base, candidate, then candidate, base, and so on, so that each repetition is a
-pair. A repetition is appended as one block; a run that was cut off goes on with the first one that
+pair. A repetition is appended as one block; a run that was cut off resumes with the first one that
 is not complete.
 """
 

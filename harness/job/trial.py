@@ -42,7 +42,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What came of a repetition.
+    """The result of a repetition.
 
     Attributes:
         samples: in the order of the steps; the whole time of a step is its last one.

@@ -1,6 +1,6 @@
 """The progress of a long build over all its processes: what is done, time taken, time left.
 
-A build that is cut off goes on in another process. What it took so far is kept in a file of its
+A build that is cut off resumes in another process. What it took so far is kept in a file of its
 own, written at each mark of progress; what a process did behind its last mark is not counted.
 """
 
@@ -41,7 +41,7 @@ class BuildProgress:
         self._began = 0.0
 
     def begin(self) -> None:
-        """This process goes on with the build."""
+        """This process continues the build."""
         self._began = self._clock() - self.seconds
         if not self.done:
             self.starts += 1

@@ -49,7 +49,7 @@ _FRESH = 16 << 20
 
 
 def processor_work(threads: int, clock: Callable[[], float]) -> float:
-    """Hash the buffer in so many threads; the seconds until the last is done."""
+    """Hash the buffer in several threads; the seconds until the last is done."""
     with ThreadPoolExecutor(threads) as pool:
         start = clock()
         list(pool.map(hashlib.sha256, [_BUFFER] * threads))

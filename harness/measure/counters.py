@@ -23,7 +23,7 @@ _COUNTED = (
     "jobs",
     _LAST,
 )
-"""Of a step those of `total` are written last, and of these `tasks`; see `unfinished`."""
+"""A step's counters of `total` are written last, with `tasks` at the end (see `unfinished`)."""
 
 OF_A_JOB = ("output_bytes", "output_records", "spill_bytes", *_COUNTED)
 """Counters of a job of the user's own."""

@@ -32,7 +32,7 @@ class LogClock:
     """The processor time of the thread, by the JVM's own account."""
 
     def __init__(self, jvm: JVMView) -> None:
-        """Of one JVM.
+        """The clock of one JVM.
 
         Args:
             jvm: it runs Spark with an event log.

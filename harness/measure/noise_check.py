@@ -88,7 +88,7 @@ class NoiseCheck:
 
     Attributes:
         wait_s: for how long it waits until the machine is quiet; None: it warns, and begins.
-        noise: how noisy the machine is now for a run on so many cores.
+        noise: how noisy the machine is now for a run on some cores.
         clock: monotonic seconds.
         sleep: lets seconds pass.
     """

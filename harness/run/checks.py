@@ -21,7 +21,7 @@ from keymark.indexes.installed import measured_specs
 
 _SAMPLE_ROWS = 20_000
 _ENTRY_BYTES = 30
-"""Of a key in a record index on disk; Hudi's own needs 27."""
+"""Bytes of a key in a record index on disk; Hudi's own needs 27."""
 
 
 def check(request: Request) -> str:

@@ -65,7 +65,7 @@ class Inputs(Protocol):
         """Keys (record_key: string, expect_present: bool) of the lookup step."""
 
     def few_keys(self) -> pa.Table:
-        """Those of them that the step `lookup_few` asks for."""
+        """The lookup keys that the step `lookup_few` asks for."""
 
     def model_keys(self) -> pa.Table:
         """Keys (record_key, expect_present) of the lookup model, as many of each kind.

@@ -2,7 +2,7 @@
 
 Keys and places come from `datasets/generate/mappings.py`. There is no Spark: one process builds
 with a thread for each core. A table stays until its cell is measured, so that a run that was cut
-off, or had no room left, goes on with what is there.
+off, or had no room left, resumes with what is there.
 """
 
 from __future__ import annotations

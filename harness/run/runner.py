@@ -390,7 +390,7 @@ class Runner:
 
 
 def _shared_notes(schedule: Schedule) -> list[str]:
-    """Whose table was loaded for others, and what that means for their load times."""
+    """Notes on cells whose loaded table others use, and on what that means for their load times."""
     found = []
     for loader in first_of(schedule.loaders.values(), lambda cell: cell.table_id):
         names = [

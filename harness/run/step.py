@@ -118,7 +118,7 @@ BUILD_ON_LOAD = Step(name=BUILD_INDEX, round=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What came of a step.
+    """The result of a step.
 
     Attributes:
         step: the step.
@@ -136,7 +136,7 @@ class StepResult:
 
     @classmethod
     def of_failure(cls, step: Step, spent: float, error: BaseException) -> StepResult:
-        """The result of a step that raised an error after so many seconds."""
+        """The result of a step that raised an error after some seconds."""
         mistake = f"failed: {first_line(error)}"
         return cls(step=step, values={WHOLE: spent}, mistake=mistake, failed=True)
 

@@ -139,7 +139,7 @@ class DatasetSection(Section):
         return tuple(data for data in self.points if index in only.get(data.shape, (index,)))
 
     def changes(self, batch: int = 0, shape: str = "") -> tuple[int, int]:
-        """(existing keys, new keys) of a batch of so many rows; 0: of `batch_rows`."""
+        """(existing keys, new keys) of a batch of `batch` rows; 0: of `batch_rows`."""
         rows = batch or self.batch_rows
         own = self.shapes.get(shape, {}).get(_SHARE)
         updates = round(rows * (own if isinstance(own, int | float) else self.update_share))

@@ -15,7 +15,7 @@ PACKED = ".gz"
 """Ends the name of a packed file."""
 
 MOST_BYTES = 128 << 20
-"""Of one file, unpacked: some 400,000 samples."""
+"""The largest size of an unpacked file: some 400,000 samples."""
 
 
 def content(path: Path) -> bytes:

@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from keymark.harness.engines import is_native
 
 SCHEMA_VERSION = 3
-"""Of samples, run.json and summaries.
+"""The version of samples, run.json and summaries.
 
 Since 2 an engine's name tells the version of Hudi's tables where it is not the release's own.
 Since 3 the step `point_query` of Keymark's engines is a scan without Spark; the read by Spark,

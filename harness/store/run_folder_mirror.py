@@ -1,6 +1,6 @@
 """Run folders by path or URL. Those of a URL are worked in and read as local folders.
 
-While a run goes on, the store gets every block before the next one is measured:
+During a run the store gets every block before the next one is measured:
 
     run.json, stages.jsonl                         whole, whenever they are written
     .parts/<file>/<session>-<offset>               what samples.jsonl, canary.jsonl and the files

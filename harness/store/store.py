@@ -39,7 +39,7 @@ _DIGEST = "digest"
 
 
 def unwatched() -> None:
-    """Of a folder that is not copied."""
+    """The check before a write to a folder that is not copied: there is nothing to check."""
 
 
 def is_run_name(name: object) -> bool:
@@ -150,7 +150,7 @@ class RunFolder:
         return RunRecord.parse(document, str(self.info_file))
 
     def write_record(self, record: RunRecord) -> None:
-        """Write `run.json` of a run that goes on, whole or not at all; it has no digest."""
+        """Write `run.json` of a run that is not ended, whole or not at all; it has no digest."""
         self._write_info(_document(record))
 
     def finish(self, record: RunRecord) -> None:

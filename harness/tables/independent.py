@@ -48,7 +48,7 @@ _Part = TypeVar("_Part")
 _Read = TypeVar("_Read")
 
 _FILES_TOGETHER = 8
-"""Whose keys are searched at once."""
+"""How many files' keys are searched at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

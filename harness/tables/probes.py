@@ -12,9 +12,9 @@ from pathlib import Path
 from keymark.harness.tables import formats, hudi_rs
 
 INDEX_FOLDERS = (".hoodie/metadata/record_index/", ".hoodie/.keymark/keys/")
-"""Of entries of record keys: the record index, and runs of the keys."""
+"""Folders with an entry for each record key: the record index, and runs of the keys."""
 META_FOLDERS = (".hoodie/", "_delta_log/")
-"""Whose files are no data, Parquet or not: of Hudi, and of Delta, which has checkpoints in it."""
+"""Folders whose files are no data, Parquet or not: Hudi's, and Delta's with its checkpoints."""
 
 _COMMIT = re.compile(r"\.hoodie/\d{17}\.(commit|deltacommit|replacecommit)")
 _LATER_COMMIT = re.compile(r"\.hoodie/timeline/(\d+)_\d+\.(?:commit|deltacommit|replacecommit)")

@@ -1,9 +1,9 @@
 """Where the tables under test are: in the run folder, or at a URL with copies in the run folder.
 
 The harness looks at the files of a table by itself: listings, an independent reading, copies for
-repetitions. Of a table at a URL it looks at a copy here, brought up to date off the clock before
-each look. What is on storage is had from the storage object, whatever it holds: the harness takes
-bytes from it, and reads them in its own way.
+repetitions. For a table at a URL it looks at a copy here, which is brought up to date off the clock
+before each look. Files on storage are read through the storage object, whatever they hold: the
+harness takes bytes from it, and reads them in its own way.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class RemoteTables:
 
     @property
     def options(self) -> Mapping[str, str]:
-        """Those of the connection, and the folder of the counts."""
+        """The options of the connection, and the folder for the counts of requests."""
         self.request_log.mkdir(parents=True, exist_ok=True)
         return {**self.connection, REQUEST_LOG: str(self.request_log)}
 

@@ -220,7 +220,7 @@ def _distinct(numbers: Sequence[int], chosen: Sequence[bool]) -> int:
 def _check_keys(
     keys: pa.Array, passed: Sequence[tuple[Candidate, _Numbers]], context: IndexContext
 ) -> list[tuple[Candidate, _Numbers]]:
-    """Of the places that passed a filter those whose keys are there."""
+    """The places that passed a filter and whose keys the file really has."""
     if not passed:
         return []
     counts = [len(places) for _, places in passed]

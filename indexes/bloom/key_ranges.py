@@ -122,7 +122,7 @@ def count_of(spans: Spans) -> int:
 
 
 def parts(spans: Spans, size: int) -> list[Spans]:
-    """Spans cut into pieces of at most so many keys."""
+    """Spans cut into pieces that have at most a given number of keys."""
     if count_of(spans) <= size:
         return [spans]
     return [

@@ -30,7 +30,7 @@ from keymark.table.properties.config import KEY_COLUMN
 
 _Numbers = npt.NDArray[np.int64]
 
-# Decoding the record of a filter of Hudi's default size takes the time of so many bytes of writing.
+# Decoding a filter of Hudi's default size takes as long as writing this many bytes.
 _FILTER_WEIGHT = 1 << 18
 # Filters held in memory at once by a task.
 _FILTERS_AT_ONCE = 32
@@ -62,7 +62,7 @@ class FilterProbe:
 
 
 def probe_filters(work: FilterProbe) -> list[_Numbers | None]:
-    """Of each file the places that pass its filter, None where there is none.
+    """For each file, the places that pass its filter; None where a file has no filter.
 
     A task that a runner distributes.
     """

@@ -17,7 +17,7 @@ SPEC = IndexSpec(
     order=8,
     color="#44aa99",
     key_runs="hashes",
-    # That of the index which Hudi is told, so that its writers move keys as Keymark does.
+    # The option of the index that Hudi is told, so that its writers move keys as Keymark does.
     move_option=SIMPLE_MOVE,
     options=(IndexOption(name=SIMPLE_MOVE, default="true", fixed=True),),
     requirements=Requirements(steps=("build the index from the keys of the base files",)),

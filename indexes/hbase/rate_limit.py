@@ -38,7 +38,7 @@ class RateLimit:
 
     @classmethod
     def of(cls, options: Options, *, servers: int, tasks: int) -> RateLimit:
-        """The pace that options give a task, of so many beside each other."""
+        """The pace that options give a task, one of several beside each other."""
         get_batch = options.integer(HBASE_GET_BATCH)
         put_batch = options.integer(HBASE_PUT_BATCH)
         if options.flag(HBASE_PUT_AUTO):
@@ -53,7 +53,7 @@ class RateLimit:
 
 @dataclass(slots=True)
 class Throttle:
-    """So many keys in each second, counted from the first."""
+    """Lets `a_second` keys pass in each second, counted from the first key."""
 
     a_second: int
     clock: Clock = field(default_factory=SystemClock)
@@ -61,7 +61,7 @@ class Throttle:
     _left: int = 0
 
     def take(self, keys: int) -> None:
-        """Wait until so many keys may be sent."""
+        """Wait until the keys may be sent."""
         while keys > 0:
             now = self.clock.seconds()
             if self._begun < 0 or now - self._begun >= 1:

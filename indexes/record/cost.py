@@ -19,7 +19,7 @@ Below the runner's limit it stays in the writer's process, where it costs less t
 Spark job.
 """
 ENTRY_BYTES = 68
-"""Of a decoded mapping beside its key (key 36 bytes: 104 in all; measured)."""
+"""Bytes of a decoded mapping beside its key (measured; with a key of 36 bytes 104 in all)."""
 INFLATION = 4
 """A mapping has 26 bytes on storage, if few files are named, and 104 in a decoded block."""
 WINDOW_MAPPINGS = 310
@@ -34,9 +34,9 @@ BLOCK_CHOICES = (1 << 16, 1 << 18, BLOCK_BYTES)
 """Sizes of data blocks that are weighed. Below 64 KiB, HBase's own, a lookup reads as many blocks
 and waits as long for the disk (docs/results/key_stores.md)."""
 BLOCK_START_BYTES = 24 << 10
-"""Of a block that are decoded in the time that it takes to find it, read it and check it."""
+"""Bytes that are decoded in the time in which a block is found, read and checked."""
 BLOCK_GAIN = 1.25
-"""A size other than Hudi's is recommended from so many times less work on."""
+"""Another size than Hudi's is recommended if it takes this many times less work."""
 SHORT_MAPPING = 21.2
 """Bytes on storage of a mapping with a key of 36 bytes, if few files are named (measured)."""
 BLOCK_ENDS, AGAIN = 190, 35
@@ -70,7 +70,7 @@ def decoded_blocks(at: Workload) -> float:
 
 
 def _shard_bytes(at: Workload) -> float:
-    """Of the decoded mappings of a shard."""
+    """Bytes of a shard's decoded mappings."""
     return at.rows / at.shards * (at.key_bytes + ENTRY_BYTES)
 
 

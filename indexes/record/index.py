@@ -32,9 +32,10 @@ from keymark.table.runtime.runner import shares
 from keymark.table.timeline.instant_name import format_instant
 
 _HASHED_MIN = 10_000
-"""Of fewer keys the shards are asked at once: the footers of all runs would be read for them."""
+"""Fewer keys than this are looked up in the shards at once: reading the footers of all runs first
+would take longer."""
 _RANGE_BYTES_MIN = 4 << 20
-"""Of blocks: fewer are decoded in the time that it takes to open a shard once more."""
+"""Bytes of blocks that are worth a task: fewer are decoded while a shard is opened once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class RecordIndex(LookupIndex):
 
 
 def _decoded(item: FileSlice, keys: int, context: IndexContext) -> int:
-    """Bytes of blocks that a lookup of so many keys in a shard decodes.
+    """Bytes of blocks that a lookup of some keys in a shard decodes.
 
     Keys are spread at random: of B blocks, M of them touch B*(1 - e^(-M/B)).
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keymark.indexes.workload import Workload
 
 SLOT_BYTES = 4
-"""Of a number beside a key."""
+"""Bytes of a number beside a key."""
 
 SHARE_OF_FILE = 8
 """Reading a file's keys takes about an eighth of the time of writing it, which weights count."""

@@ -17,7 +17,7 @@ KEY_HEAP = 120
 """Bytes of a record key in a JVM's heap beside its characters: a string with its array (40), a
 `HoodieKey` (24) with its part of a pair (24) and of a list or map (32)."""
 LOCATION_HEAP = 136
-"""Of a `HoodieRecordGlobalLocation`: the object (40), a file id of 36 characters and an instant."""
+"""Bytes of a `HoodieRecordGlobalLocation`: object (40), file id (36 characters), instant."""
 
 
 STATS_TASKS = 200

@@ -56,12 +56,12 @@ class KeyCandidates:
 
     @classmethod
     def anywhere(cls, rows: _Numbers, numbers: _Numbers) -> Self:
-        """Those of which no stretch is known."""
+        """Candidates whose stretch of the file is not known."""
         return cls(rows, numbers, np.full(len(rows), _ANY))
 
     @classmethod
     def of_pairs(cls, pairs: _Numbers, stretches: npt.NDArray[np.int32], files: int) -> Self:
-        """Those of pairs (row * files + number), of which some come again with other stretches."""
+        """Candidates of pairs (row * files + number); a pair may repeat with another stretch."""
         order = np.argsort(pairs, kind="stable")
         found, starts = np.unique(pairs[order], return_index=True)
         bits = np.uint32(1) << stretches[order].astype(np.uint32)

@@ -12,7 +12,7 @@ from keymark.reports.errors import ReportError
 from keymark.table.survey.model import TableSurvey
 
 _NEW_SHARE = 0.5
-"""Of a batch where the table's own writes do not tell, as `plan` has it."""
+"""Share of new rows in a batch if the table's writes do not tell it; `plan` assumes the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 Every revision is judged against the base. Counters come first: they take one repetition each, and
 tell even on a busy machine. Times are asked only where no counter became worse and the policy
 requires times, with all their repetitions. A revision that cannot be measured is passed over. Runs
-are kept, by revision, and not made again: a search that was cut off goes on where it was.
+are kept, by revision, and not made again: a search that was cut off resumes where it was.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _gained(
 
 
 def _phases(base: RunNumbers, candidate: RunNumbers, key: Key, steps: Iterable[str]) -> list[Cause]:
-    """Of the whole of a step, the phases that gained, the greatest gain first."""
+    """The phases of a whole step that gained, the greatest gain first."""
     if key.phase != _TOTAL:
         return []
     gains: dict[str, tuple[float, float]] = {}

@@ -174,7 +174,7 @@ def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
             measured = measure_revisions.measured_once(start, revision, asked, folder)
         except KeyboardInterrupt as stop:
             raise InterruptionError(
-                f"every step is kept in {kept}; the same command goes on"
+                f"every step is kept in {kept}; the same command resumes"
             ) from stop
         except typer.Exit:
             # It has said why.

@@ -39,12 +39,12 @@ SET_UP = (
     *("table.options", "table.index_options", "table.engine_options", "table.variants"),
     *("spark.", "job."),
 )
-"""How tables, Spark and a job are set up may be what is compared; rows and steps may not."""
+"""Options of tables, Spark and a job may differ between the sides; rows and steps may not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What came of one comparison.
+    """The result of one comparison.
 
     Attributes:
         key: which number; step, phase and metric are empty where a whole cell is missing.

@@ -96,7 +96,7 @@ def place(finding: Finding) -> str:
 
 
 def sentence(finding: Finding) -> str:
-    """What came of a comparison, in one line without its place."""
+    """The result of a comparison, in one line without its place."""
     judged = finding.judged
     parts = [judged.verdict.value]
     if finding.base is not None and finding.candidate is not None:

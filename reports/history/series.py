@@ -170,7 +170,7 @@ def _begins(numbers: Mapping[Key, Mapping[int, float]]) -> Iterator[Begin]:
     }
     scan, read = first[_SCAN], first[_READ]
     if scan is not None and read is not None and read < scan:
-        words = f"Keymark's {_SCAN} is a scan without Spark; its read by Spark goes on as {_READ}"
+        words = f"Keymark's {_SCAN} is a scan without Spark; its read by Spark is now {_READ}"
         yield Begin(run=scan, step=_SCAN, words=words)
 
 

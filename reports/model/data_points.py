@@ -58,7 +58,7 @@ def data_points_of(cells: Sequence[CellRecord]) -> dict[str, DataPoint]:
 
 
 def leading(cells: Iterable[Cell]) -> list[Cell]:
-    """Of each run the cells with the largest table and the largest batch, in every shape."""
+    """The cells of each run with the largest table and the largest batch, in every shape."""
     every = list(cells)
     most: dict[str, tuple[int, int]] = {}
     for cell in every:

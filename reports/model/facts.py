@@ -174,7 +174,7 @@ def notes(run: Run) -> list[str]:
     """What the harness wants readers to know."""
     said = [_path(note) for note in run.record.notes][:LONGEST_LIST]
     if run.record.is_running:
-        said.insert(0, "the run did not come to its end; `--resume` goes on with it")
+        said.insert(0, "the run did not come to its end; `--resume` continues it")
     return said
 
 

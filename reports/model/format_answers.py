@@ -322,7 +322,7 @@ def _uncounted(question: Question, cells: Sequence[CellView]) -> Iterator[CellVi
 
 
 def _compacted(cells: Sequence[CellView]) -> list[CellView]:
-    """Of each mode the variants that are compacted, or all where none is; none if no mode is."""
+    """The compacted variants of each mode; all of a mode without any; none if no mode has one."""
     found = [cell for cell in cells if cell.rounds(COMPACTION, "total", "wall_s")]
     modes = {(cell.engine, cell.index) for cell in found}
     others = [cell for cell in cells if (cell.engine, cell.index) not in modes]

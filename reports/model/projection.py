@@ -224,7 +224,7 @@ def load_ended(path: Path) -> Run:
     """
     (run,) = load([path])
     if run.record.is_running:
-        raise ReportError(f"{clean(path)} is not complete; `--resume` goes on with it")
+        raise ReportError(f"{clean(path)} is not complete; `--resume` continues it")
     return run
 
 

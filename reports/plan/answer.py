@@ -183,7 +183,9 @@ def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
         return tuple(dict.fromkeys(wish.indexes))
     chosen = tuple(index for index in found if not why_apart(known[index], wish))
     if not chosen:
-        raise ReportError(f"the calibration {calibration.name} knows no global index: --keys-stay")
+        raise ReportError(
+            f"the calibration {calibration.name} has no global index; pass --keys-stay"
+        )
     return chosen
 
 

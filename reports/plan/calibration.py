@@ -43,7 +43,8 @@ DISK = "disk"
 """Where tables lie that are on no store."""
 FOLDER = Path(__file__).parents[2] / "harness" / "calibration"
 DEFAULT = FOLDER / "default.json"
-"""Of Keymark's own engine. Those of Hudi's releases lie beside it, by the names of the engines."""
+"""The calibration of Keymark's own engine. Those of Hudi's releases lie beside it, named after the
+engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,7 @@ class Calibration:
 
     @property
     def largest_rows(self) -> float:
-        """Of a table that the constants were fitted to or compared with."""
+        """Rows of the largest table that the constants were fitted to or compared with."""
         return max(self.ranges["rows"][1], self.scored_rows)
 
     @property

@@ -20,7 +20,8 @@ from keymark.reports.plan.predict import Estimate, added, beyond, likely_added
 from keymark.reports.plan.untold import Untold, untold
 
 FAR = 100.0
-"""Beyond so many times the largest table that was measured there is no single winner."""
+"""No single winner is named for tables more than this many times as large as the largest one
+measured."""
 _STEPS = 24
 _SPAN = 1000.0
 _HALVINGS = 24

@@ -5,8 +5,8 @@ deviations, as times span powers of ten.
 Those up to a tenth count by their square, larger ones by their size (Huber's loss), so that a cell
 that the machine disturbed moves little. It is found by non-negative least squares with weights that
 are taken anew from the deviations, round after round.
-Cells that are the same work are fitted as one. How far cells are off is told by each of them: where
-there are few kinds of work, the constants follow even what chance did to their medians.
+Cells that do the same work are fitted as one, to their median. The errors are those of the single
+cells: with few kinds of work the constants follow even the noise of the medians.
 Whoever reads the key column of a file does the same to a row, so these equations share its constant
 and are fitted at once: alone none of them tells it well from small tables.
 Draws are bootstrap samples: every cell's fit, off by what some cell was off. So each has all cells,

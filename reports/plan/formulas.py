@@ -48,7 +48,7 @@ QUANTITIES = (
 )
 """What is predicted of an index, in the order of the equations."""
 IN_BYTES = ("shuffle", SHUFFLE_REST, "index_bytes")
-"""Those that are bytes; requests are counts, and the others are seconds."""
+"""Predicted quantities in bytes; requests are counts, and all others are seconds."""
 
 _ASKED = ("files", "footers", "shards", "groups")
 """What tagging reads on storage, as its amounts are named."""

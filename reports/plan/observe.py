@@ -160,7 +160,7 @@ def files_of_load(record: RunRecord, at: Workload) -> float:
 
 
 def planned(record: RunRecord, cell: CellRecord, *, files: float, row_bytes: float) -> Workload:
-    """The workload of a cell whose table has so many files, with rows of so many bytes.
+    """The workload of a cell, by the files of its table and the bytes of a row.
 
     Of runs without batches, which only read, a batch is one key.
     """

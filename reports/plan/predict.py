@@ -24,9 +24,9 @@ _WIDER = 0.5
 _SLACK = 1.01
 
 PARTS = ("tag", "index", "write", "around")
-"""Whose times add up to the latency of a write."""
+"""The parts whose times add up to the latency of a write."""
 ADDED = ("tag", "index")
-"""Those that an index adds."""
+"""The parts that an index adds."""
 BY_SCORES, BY_RULE = "scores", "rule of thumb"
 """What ranges beyond the calibration are widened by."""
 
@@ -198,7 +198,7 @@ def _row(equation: FittedEquation, amounts: Mapping[str, float]) -> list[float]:
 
 
 def distance_error(spread: float, seen: Sequence[SeenError], far: float) -> float:
-    """How far a cell is off, as |log(measured / predicted)|, so many times beyond the calibration.
+    """How far a cell is off, as |log(measured / predicted)|, some times beyond the calibration.
 
     Between the distances that were scored it lies on a line over the logarithm of the distance.
     Beyond the largest it goes on rising as it did, or at the rate of those that nobody has scored.

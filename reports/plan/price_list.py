@@ -146,7 +146,7 @@ class Machine:
 
     @property
     def currency(self) -> str:
-        """Of all its prices."""
+        """The currency of all its prices."""
         return self.quotes[0].currency
 
 

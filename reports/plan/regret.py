@@ -22,8 +22,8 @@ GOOD = 0.05
 _POINTS = {1: 9, 2: 5}
 _POINTS_OF_MORE = 3
 _MOST_IN_THREES = 6
-"""Of more ranges only the ends are looked at: three values of each of nine would be 19,683 places,
-which take seconds."""
+"""With more ranges than this only their ends are tried: three values of each of nine ranges would
+be 19,683 places, which take seconds."""
 _HALVINGS = 24
 _EXACT = 1.001
 """What changes the answer is told to three digits."""

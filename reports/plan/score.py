@@ -134,7 +134,7 @@ class Score:
 
 
 class Predictor(Protocol):
-    """Whose predictions are judged."""
+    """Makes the predictions that are judged."""
 
     def estimate(self, cell: str, quantity: str, index: str, at: Workload) -> Estimate | None:
         """A quantity of a cell; None where nothing is predicted."""

@@ -37,7 +37,7 @@ class Span:
         return math.sqrt(self.low * self.high) if self.low > 0 else (self.low + self.high) / 2
 
     def points(self, count: int) -> list[float]:
-        """So many values from end to end, evenly spread by their ratio."""
+        """`count` values from end to end, each the same multiple of the one before."""
         if self.is_single:
             return [self.low]
         steps = [step / (count - 1) for step in range(count)]

@@ -66,7 +66,7 @@ def _ended(folder: RunFolder) -> RunRecord:
     """The record of a run that came to its end, and left what is there."""
     record = folder.read_record()
     if record.status != COMPLETE:
-        raise ReportError(f"{clean(folder.path)} is not ended; `--resume` goes on with it")
+        raise ReportError(f"{clean(folder.path)} is not ended; `--resume` continues it")
     if not record.digest:
         return record  # a version before digests ended it
     kept = record.digest

@@ -24,7 +24,7 @@ INFO, SAMPLES, CANARY, STAGES = "run.json", "samples.jsonl", "canary.jsonl", "st
 SUMMARY = "summary.json"
 
 MOST_BYTES = 8 << 20
-"""Of a published folder, as it lies there."""
+"""The largest size of a published folder, packed as it is."""
 
 PACKABLE = (SAMPLES, CANARY, STAGES, SUMMARY)
 _ALLOWED = (INFO, "README.md", *PACKABLE, *(f"{name}{PACKED}" for name in PACKABLE))
@@ -95,8 +95,8 @@ def read(path: Path) -> tuple[PublishedRun | None, list[Finding]]:
     try:
         text, document, record = _info(path / INFO)
         if record.status != COMPLETE:
-            # That a run goes on explains whatever else is missing.
-            said = "not ended; `keymark run ... --resume --out DIR` goes on with a run"
+            # A run that is not ended explains whatever else is missing.
+            said = "not ended; `keymark run ... --resume --out DIR` continues a run"
             return None, [in_file(INFO, f"status {record.status!r}", said)]
         if found:
             return None, found

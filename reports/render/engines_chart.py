@@ -12,7 +12,7 @@ from keymark.reports.render.format_values import times
 from keymark.reports.stats.statistics import Summary
 
 PREFIX = "engines_"
-"""Of the names of its charts' files."""
+"""How the names of its chart files begin."""
 
 _ROOM = 1.15
 _WIDE = 100

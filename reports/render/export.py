@@ -25,7 +25,7 @@ class SectionValues(Protocol):
 
     @property
     def run_id(self) -> str:
-        """Of the run."""
+        """The id of the run."""
 
     @property
     def values(self) -> object:

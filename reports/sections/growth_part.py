@@ -31,7 +31,7 @@ from keymark.reports.stats.growth import (
 from keymark.reports.stats.statistics import REPETITIONS_MIN, is_shown
 
 PREFIX = "growth_"
-"""Of the names of its charts' files."""
+"""How the names of its chart files begin."""
 
 # A lookup asks for the same keys whatever the batch.
 _GROWING = {

@@ -82,7 +82,7 @@ def _why(cells: Sequence[CellView]) -> str:
 
 
 def _share_of_upsert(cells: Sequence[CellView], labels: Sequence[str]) -> str:
-    """What tagging is of the whole upsert, where it is least and most."""
+    """Tagging's share of the whole upsert, where it is least and most."""
     shares = {row: share for row, share in enumerate(_shares(cells, "tag")) if share}
     if len(shares) < 2:
         return ""

@@ -29,7 +29,7 @@ from keymark.reports.stats.lookup_model import (
 )
 
 PREFIX = "lookup_model_"
-"""Of the names of its charts' files."""
+"""How the names of its chart files begin."""
 
 _SECONDS = Unit.SECONDS.value
 

@@ -60,7 +60,7 @@ WORKING = {
 """Measures of the times of steps whose work is shown, with the words for these."""
 PHASES_TITLE = "Where the time of an upsert goes"
 MOST_BARS = 60
-"""Of a chart that can be read. That of more cells would be longer than ten screens."""
+"""The most bars of a chart that can be read: one with more would be longer than ten screens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

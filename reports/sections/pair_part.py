@@ -27,7 +27,7 @@ class Requests(Measure):
 
     @classmethod
     def of(cls, step: str, words: str) -> Requests:
-        """Those of one step."""
+        """The requests of one step."""
         title = f"Requests of {words}"
         return cls(
             key=f"{step}_requests",

@@ -10,7 +10,7 @@ from keymark.reports.render.grids import Grid
 from keymark.reports.site.comparisons import Comparison
 
 MOST_BYTES = 1_000_000
-"""Of one page."""
+"""The largest size of a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

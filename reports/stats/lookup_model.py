@@ -100,7 +100,7 @@ class Fit:
     worst: float
 
     def at(self, load: float) -> float:
-        """Seconds that the model says for so many keys of a shard."""
+        """Seconds that the model predicts for a number of keys of a shard."""
         return self.k.value + load * self.c.value
 
 

@@ -24,7 +24,7 @@ from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean
 
 PREFIX = "noise"
-"""Of the names of its charts' files."""
+"""How the names of its chart files begin."""
 
 TITLE = "The machine's noise"
 _CHART_TITLE = "Every beat of the canary"

@@ -19,7 +19,7 @@ from typing import TypeVar
 CONFIDENCE = 0.95
 
 REPETITIONS_MIN = 3
-"""Below so many times nothing is shown: their spread says too little. Counters repeat."""
+"""With fewer times than this nothing is shown: their spread says too little. Counters repeat."""
 
 LEAST_CHANGE = 0.01
 """Share from which a counter has changed: instants and file ids alter sizes by less."""

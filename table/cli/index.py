@@ -185,7 +185,7 @@ def reshard(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Deal the record index out to more or fewer shards beside writers; goes on after a kill."""
+    """Deal the record index out to more or fewer shards beside writers; resumes after a kill."""
     table = open_table(path, option, master)
     if give_up or shards is None:
         if not give_up or shards is not None:

@@ -113,7 +113,7 @@ def rewrite(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Write a table anew without stored record keys, or with them; what was cut off goes on.
+    """Write a table anew without stored record keys, or with them; resumes what was cut off.
 
     on: keys are made from their columns. off: they are stored. ignore: they are stored, and readers
     make them all the same, so that older readers and newer ones can use the table.

@@ -175,7 +175,7 @@ def _outside_objects(found: _Bytes, places: _Ints, depths: _Ints) -> int | None:
 
 
 def _has_long_number(path: Path) -> bool:
-    """Whether there may be a number of so many digits that Arrow would read infinity."""
+    """Whether a number may have so many digits that Arrow would read infinity."""
     return any(_LONG_NUMBER.search(block) for _, block in _whole_lines(path))
 
 

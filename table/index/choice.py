@@ -37,7 +37,7 @@ from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 
 _OWN = (PAYLOAD_CLASS, KEY_ENCODING, HIVE_STYLE, URL_ENCODE, COLUMN_STATS_COLUMNS)
-# So many file ids that all start with eight digits by chance are out of the question.
+# This many file ids that all start with eight digits cannot be a coincidence.
 _BUCKET_EVIDENCE = 4
 
 

@@ -45,7 +45,7 @@ class Dealing:
 
     @classmethod
     def of(cls, index: Index, context: IndexContext) -> Dealing:
-        """That of a table with an index."""
+        """How the keys of a table with this index are dealt out."""
         config, metadata = context.config, context.metadata
         partition, in_shards = spec_of(index.name).metadata_partition, 0
         if metadata is not None and partition in config.metadata_partitions:

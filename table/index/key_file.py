@@ -1,9 +1,9 @@
 """Keys on their way from the tasks that wrote them to the shards of an index.
 
-A task of a bulk insert writes such files, one after so many keys: for each shard an Arrow IPC
-stream of (key, file number of the task), one behind the other. A shard's task reads its stretch of
-every file. The files lie among the instant's markers and go with them. An index without shards gets
-stretches of some size.
+A task of a bulk insert writes such a file whenever it has enough keys: for each shard an Arrow
+IPC stream of (key, file number of the task), one behind the other. A shard's task reads its
+stretch of every file. The files lie among the instant's markers and go with them. An index without
+shards gets stretches of some size.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def keys_of_instant(storage: Storage, instant: str) -> Iterator[pa.Array]:
 
 
 def stretches(keys: int) -> int:
-    """Into how many stretches so many keys are cut where no shards do it."""
+    """Into how many stretches keys are cut where no shards do it, by their number."""
     return max(1, -(-keys // _STRETCH_KEYS))
 
 

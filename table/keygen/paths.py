@@ -19,7 +19,7 @@ DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = {chr(code): f"%{code:02X}" for code in (*range(1, 0x20), 0x7F, *b"\"#%'*/:=?\\{[]^")}
 
 Segment = Callable[[pa.Table | pa.RecordBatch], pa.Array]
-"""Of a batch the part of each row's path, without nulls"""
+"""Gives a part of each row's path for a batch, without nulls"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class StoredKeys:
 
     @classmethod
     def of(cls, config: TableConfig) -> StoredKeys:
-        """Those of a table."""
+        """How a table keeps its keys."""
         return cls(KeyDefinition.of(config) if config.virtual_keys else None)
 
     @property

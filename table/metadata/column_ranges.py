@@ -150,7 +150,7 @@ def read_ranges(
 
 
 def live_keys(shards: Sequence[Shard], keys: Sequence[str]) -> list[str]:
-    """Those of the keys with a record that can be read and is not deleted.
+    """The keys that have a record which can be read and is not deleted.
 
     Args:
         shards: the file groups of the column_stats partition.

@@ -46,7 +46,7 @@ _ABSENT = encode_long(0)
 _DELETED = -1
 # Writers leave the statistics of long texts out; Hudi takes a missing range for all nulls and
 # would skip the file, so the widest range stands in. No text is longer than Parquet's limit for
-# statistics and yet sorts after so many of the last character.
+# statistics and yet sorts after that many of the last character.
 _STATISTICS_BYTES = 4096
 _LAST_TEXT = "\U0010ffff" * (_STATISTICS_BYTES // 4)
 _WIDEST: dict[int, tuple[Any, Any]] = {
@@ -115,7 +115,7 @@ def column_stats_records(
 
 
 def stat_schema(schema: pa.Schema, listed: Sequence[str]) -> pa.Schema:
-    """Of a schema the columns to describe; all if none are listed.
+    """The columns of a schema to describe; all if none are listed.
 
     Source: hoodie.metadata.index.column.stats.column.list.
     """

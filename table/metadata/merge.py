@@ -145,7 +145,7 @@ _NO_CELLS = Cells(True, pa.array([], pa.binary()), pa.array([], pa.binary()))  #
 
 
 def _newest(runs: list[Cells]) -> tuple[pa.Array, pa.Array]:
-    """Of each key the cell of the first run that has it, without the deletes."""
+    """The cell of each key from the first run that has it, without the deletes."""
     runs = [run for run in runs if len(run.keys)]
     if len(runs) == 1 and runs[0].puts:
         return runs[0].keys, runs[0].values

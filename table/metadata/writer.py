@@ -102,7 +102,7 @@ class GroupUpdate:
     ) -> DeltaStat:
         """Put the next log file of the slice: the cells that a writer holds, then deletes.
 
-        So many bytes of the file are in memory. The update's own keys are left out.
+        `memory` bytes of the file are in memory. The update's own keys are left out.
         """
         log = Spool("a log file", memory)
         if hfile.entry_count:
@@ -126,7 +126,7 @@ class GroupUpdate:
         log.write(foot)
 
     def put(self, data: Content, records: int) -> DeltaStat:
-        """Put the next log file of the slice, which holds so many records."""
+        """Put the next log file of the slice, with the number of its records."""
         log = self._next_log(len(data))
         put_again(self.storage, f"{self.place}/{log.path}", data)
         base = self.slice.base_file

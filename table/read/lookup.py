@@ -21,7 +21,7 @@ from keymark.table.state.table_state import columns_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# While they are looked up, keys are there about so many times, with their places.
+# While they are looked up, keys and their places are in memory about this many times.
 _KEY_COPIES = 8
 
 

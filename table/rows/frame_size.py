@@ -17,7 +17,7 @@ _NO_MORE = frozenset(
         *("Repartition", "RepartitionByExpression", "SubqueryAlias"),
     }
 )
-# Compressed columns may take so many times their bytes in memory, in the worst case that is usual.
+# Compressed columns may take up to this many times their bytes in memory, in usual cases.
 _INFLATION = 16
 
 

@@ -44,7 +44,7 @@ RANDOM = RandomIds()
 
 
 class SeededIds:
-    """Ids that come again with the same seed, for measurements.
+    """Deterministic ids: the same seed gives the same ids. For measurements.
 
     A handle counts its writes. Two handles that open file groups of one table need two seeds:
     with one, they would name two groups alike.
@@ -61,7 +61,7 @@ class SeededIds:
         return _even(uuid.UUID(bytes=digest, version=4).int)
 
     def of_write(self) -> SeededIds:
-        """Those of the next write."""
+        """The ids of the next write."""
         self._writes += 1
         return SeededIds(f"{self._seed}\0{self._writes}")
 

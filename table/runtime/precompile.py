@@ -23,7 +23,7 @@ _ROWS = 1000
 
 def main() -> None:
     """Write, read, look up and check a table in a temporary folder."""
-    # So many keys that a block of the index has a code table of its own.
+    # Enough keys for a block of the index to have a code table of its own.
     keys = [f"key number {n:06d}" for n in range(_ROWS)]
     rows = pa.table({"k": keys, "p": ["a", "b"] * (_ROWS // 2), "v": [1.5] * _ROWS})
     groups = {f"hoodie.metadata.record.index.{end}.filegroup.count": "1" for end in ("min", "max")}

@@ -27,7 +27,7 @@ Progress = Callable[[int, int, str], None]
 """Called with what is done, what there is to do, and in which unit."""
 
 # A Spark job costs some tenths of a second, and its cores wait for the last of them: progress comes
-# in at most so many steps, of some ten seconds on a core or two.
+# in at most this many steps, of some ten seconds on a core or two.
 _STEPS = 20
 _STEP_BYTES_MIN = 1 << 32
 # Stands for the number of an item where a task tells how long it has synced.
@@ -60,10 +60,10 @@ class TaskRunner(Protocol):
         """How many tasks run at a time."""
 
     def threads_each(self, items: int) -> int:
-        """How many threads each of so many items may use, so that no core is idle."""
+        """How many threads each item may use, by the number of items, so that no core is idle."""
 
     def distributes(self, weight: int) -> bool:
-        """Whether work of so many bytes leaves this process."""
+        """Whether work of that many bytes leaves this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class SparkRunner:
 
     @property
     def cores(self) -> int:
-        """Those of the session, on one machine or on many."""
+        """The cores of the session, on one machine or on many."""
         return int(self.spark.sparkContext.defaultParallelism)
 
     def threads_each(self, items: int) -> int:

@@ -55,7 +55,7 @@ class Limits:
 
     @classmethod
     def of(cls, options: Options) -> Limits:
-        """Those of the data's timeline."""
+        """The limits of the data's timeline."""
         limits = cls(options.integer(KEEP_MIN), options.integer(KEEP_MAX))
         if options.text("hoodie.cleaner.policy") == "KEEP_LATEST_COMMITS":
             return limits.beyond(options.integer(COMMITS_RETAINED))
@@ -63,7 +63,7 @@ class Limits:
 
     @classmethod
     def of_metadata(cls, options: Options) -> Limits:
-        """Those of the metadata table's timeline, which is kept longer (createMetadataWriteConfig).
+        """The limits of the metadata table's timeline, kept longer (createMetadataWriteConfig).
 
         Its own cleaning counts commits, too: with fewer of them it would never begin.
         """

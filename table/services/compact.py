@@ -68,7 +68,7 @@ class GroupCompaction:
     `live_files` are the ends of the keys that describe a file which the table still has; None where
     records describe no files. `erased` are record keys (binary) to leave out, whatever the group
     says of them; None for none. A quarter of `memory` is for the base file, more of it goes to the
-    local disk. So many `threads` compress its blocks.
+    local disk. `threads` threads compress its blocks.
     """
 
     shard: Shard
@@ -210,7 +210,7 @@ class Compactor:
     lease: Lease
 
     def due(self, commits: int) -> bool:
-        """Whether so many delta commits were completed since the latest compaction."""
+        """Whether that many delta commits were completed since the latest compaction."""
         timeline = self.metadata.timeline
         last = max((i.time for i in timeline.completed({"commit"})), default="")
         since = [i for i in timeline.completed({"deltacommit"}) if i.time > last]

@@ -81,7 +81,7 @@ class TableServices:
         storage = lease.storage
         config = load_config(storage)
         if not config.maintained:
-            # No fact of the table names it: what a dead build or drop of `files` left.
+            # Unreferenced: left by a build or drop of `files` that died.
             storage.delete_tree(METADATA)
         if isinstance(storage, FencedStorage):
             for partition in partitions_without_files(storage, config):
@@ -176,7 +176,7 @@ class TableServices:
         for name, step in steps:
             try:
                 state = state.after(done) if done else state
-                # Of a step that fails the timelines tell what it did.
+                # After a failure the timelines tell what the step did.
                 done = Change()
                 done = step(state, lease)
             except LeaseLostError:

@@ -40,7 +40,7 @@ class Retention:
         return cls(policy="KEEP_LATEST_COMMITS", earliest=earliest, versions=0)
 
     def outdated(self, times: Sequence[str]) -> set[str]:
-        """Those of a file group's versions (instant times) that may go; never the latest."""
+        """The versions (instant times) of a file group that may be removed; never the latest."""
         newest_first = sorted(times, reverse=True)
         if self.earliest is None:
             return set(newest_first[self.versions :])

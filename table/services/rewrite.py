@@ -8,7 +8,7 @@
     ignore  as off; keymark.recordkey.ignore.stored=true: keys are stored, and readers make them
 
 A slice of a file group follows the one before, as after an update that changes nothing: readers
-keep what they read, indexes name the same file groups. What was cut off goes on with the file
+keep what they read, indexes name the same file groups. What was cut off resumes with the file
 groups that are left: their footers tell. Other writers may write between two commits.
 """
 

@@ -51,7 +51,7 @@ def stored_files(storage: Storage) -> Iterator[BaseFile]:
 def uncommitted_files(
     files: Iterable[BaseFile], timeline: Timeline, listing: Listing | None
 ) -> tuple[BaseFile, ...]:
-    """Those of the base files on storage that belong to no commit, and that nobody is writing.
+    """The base files on storage that belong to no commit and that nobody is writing.
 
     Args:
         files: base files on storage.

@@ -89,7 +89,7 @@ class Hadoop:
         stream.close()
 
     def rest(self, stream: JavaObject, length: int) -> bytes:
-        """What follows in a Java stream, at most so many bytes."""
+        """The next bytes of a Java stream, at most `length`."""
         with tempfile.NamedTemporaryFile() as local:
             target = self.java.FileOutputStream(local.name)
             try:

@@ -82,7 +82,7 @@ class HadoopStorage(NoLocking):
         return self.read_range(path, 0, _ALL)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Bytes of a file from an offset, at most so many."""
+        """Bytes of a file from an offset, at most `length`."""
         with self._asking("read", path) as (hadoop, file):
             stream = hadoop.context.open(file)
             try:

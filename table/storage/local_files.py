@@ -117,7 +117,7 @@ def open_plain(root: str, path: str) -> int:
 
 
 def read_fully(fd: int, offset: int, length: int) -> bytes:
-    """Exactly so many bytes from an offset, or fewer at the end of the file."""
+    """Exactly `length` bytes from an offset, or fewer at the end of the file."""
     data = os.pread(fd, length, offset)
     if len(data) == length or not data:
         return data

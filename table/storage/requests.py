@@ -51,7 +51,7 @@ def counted(folder: Path) -> Mapping[str, int]:
 
 
 def pages(entries: int) -> int:
-    """Requests of a listing, or of a deletion, of so many entries."""
+    """Requests of a listing or a deletion, by its number of entries."""
     return max(1, -(-entries // PAGE))
 
 

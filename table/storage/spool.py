@@ -83,7 +83,7 @@ class Spool:
 
     Args:
         what: they are, for errors.
-        memory: so many of them stay in memory; None for all.
+        memory: how many of them stay in memory; None for all.
     """
 
     def __init__(self, what: str, memory: int | None = None) -> None:

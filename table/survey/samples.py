@@ -36,7 +36,7 @@ class SampledFile:
 
     @property
     def filter_bytes(self) -> int:
-        """Of its bloom filter, as the footer holds it."""
+        """Bytes of its bloom filter, as the footer has it."""
         return len(self.footer.bloom_text or b"")
 
 

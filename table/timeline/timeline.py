@@ -77,7 +77,7 @@ class Timeline:
         return frozenset(i.time for i in self.completed(COMMIT_ACTIONS))
 
     def visible(self, times: Iterable[str]) -> frozenset[str]:
-        """Those of the times whose files are visible: completed here, or archived before here."""
+        """The times whose files are visible: completed here, or archived before."""
         commits = self.commit_times()
         start = min(commits, default="")
         return frozenset(time for time in times if time in commits or time < start)

@@ -31,7 +31,7 @@ from keymark.table.values.cover import Cover, no_entries, present
 from keymark.table.values.indexed import folder_of
 from keymark.table.values.runs import Run, ask_again, load_runs, read_rows
 
-# A comparison that so many entries may pass is not worth asking: it leaves most files.
+# A comparison that this many entries may pass is not worth asking: it leaves most files.
 _ENTRIES_MAX = 1 << 23
 
 _Mask = npt.NDArray[np.bool_]

@@ -23,7 +23,7 @@ ROWS_PER_RUN = 1 << 22
 _HASHES_PER_RUN = 1 << 24
 """The same where it holds hashes"""
 ROW_BYTES = 100
-"""Of a base file, where no commit tells it"""
+"""Bytes of a row in a base file, if no commit tells it"""
 
 _Change = tuple[pa.Array, pa.Array, npt.NDArray[np.int64] | None]
 """The values that came to a file, those that are gone, and the rows of the former, if known."""

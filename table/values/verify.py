@@ -54,7 +54,7 @@ class WrongFile:
 def wrong_files(
     state: TableState, indexed: Indexed, files: Sequence[BaseFile], runner: TaskRunner
 ) -> list[WrongFile]:
-    """Those of the base files of which an index has not exactly the values.
+    """The base files whose values an index does not have exactly.
 
     Files that no run covers are read anyway: they are not wrong. Runs of hashes may say more than
     is there: a file is wrong where they lack a key.

@@ -68,7 +68,7 @@ def assign(
 def fill(
     partition: str, rows: int, files: Sequence[BaseFile], sizing: FileSizing, ids: Ids
 ) -> Iterator[tuple[str, int]]:
-    """File ids for so many new rows of a partition path, with the number of rows of each.
+    """File ids for the new rows of a partition path, with the number of rows of each.
 
     `files` are the partition's; the smallest file is filled first.
     """

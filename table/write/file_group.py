@@ -108,7 +108,7 @@ class FileGroupWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroupResult:
-    """What came of it: the file and its stat (None where nothing changed), outcomes per key.
+    """What a write made of a file group: file and stat (None if nothing changed), outcomes by key.
 
     `records` holds keys and values for the metadata partitions that describe base files, `values`
     what changes in values that are indexed.

@@ -49,7 +49,7 @@ class Merge:
 
     @property
     def changed(self) -> npt.NDArray[np.bool_]:
-        """Of each stored row whether it is replaced or gone."""
+        """Whether each stored row is replaced or gone."""
         changed = np.ones(len(self.kept), bool)
         changed[self.source[self.source < len(self.kept)]] = False
         return changed

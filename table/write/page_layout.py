@@ -78,7 +78,7 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
 def columns_apart(schema: pa.Schema) -> list[str]:
     """The columns that are written anew in each file.
 
-    That of file names, nested ones, and those of types whose dictionaries are not read.
+    The column of file names, nested columns, and columns of types whose dictionaries are not read.
     """
     return [
         item.name
@@ -89,7 +89,7 @@ def columns_apart(schema: pa.Schema) -> list[str]:
 
 
 def with_small_pages(target: WriteTarget, rows: int) -> BaseFileOptions:
-    """How a file of so many rows is encoded, so that the next write can copy pages of it.
+    """How a file with that number of rows is encoded, so that the next write can copy its pages.
 
     Its pages have keymark.parquet.page.rows rows. They stay as large as Arrow makes them where
     keys are not stored, because nothing of such files is copied, and in files of less than two.
@@ -99,7 +99,7 @@ def with_small_pages(target: WriteTarget, rows: int) -> BaseFileOptions:
 
 
 def _has_small_pages(target: WriteTarget, rows: int) -> bool:
-    """Whether files of so many rows get pages of keymark.parquet.page.rows rows."""
+    """Whether files with that number of rows get pages of keymark.parquet.page.rows rows."""
     return 0 < target.page_rows <= rows // 2 and target.stores_meta
 
 

@@ -230,7 +230,7 @@ def index_changes(placed: RowAssignments, written: WrittenGroups) -> KeyChanges:
 
 
 def count(placed: RowAssignments, written: WrittenGroups, *, incoming: int) -> Counts:
-    """What became of so many distinct incoming keys."""
+    """What became of the distinct incoming keys, by number."""
     outcomes = written.outcomes
     moved = int((placed.ops == Op.MOVE_OUT).sum())
     inserted = int((outcomes == Outcome.INSERTED).sum()) - moved

@@ -115,7 +115,7 @@ def data_files(storage: Storage, time: str, *, everywhere: bool = False) -> Iter
         if file is not None and file.instant_time == time:
             partitions.add(partition)
             found.append(path)
-    # These first: with the base files gone, nothing would lead here again.
+    # Delete these first: once the base files are gone, nothing refers to them.
     for partition in partitions:
         yield from _partition_metadata(storage, partition, time)
     yield from found

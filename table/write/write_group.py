@@ -327,7 +327,7 @@ def _columns_anew(
 def _merged_columns(
     target: WriteTarget, data: BytesReader, footer: BaseFileFooter
 ) -> tuple[pa.Table, pa.Array]:
-    """Of all stored rows the columns that a merge looks at, and the keys."""
+    """The columns of all stored rows that a merge looks at, and their keys."""
     wanted = [target.ordering] if target.ordering else []
     # Arrow takes no names for no rows.
     stored = read_columns(data, footer.metadata, wanted) if wanted else pa.table({})

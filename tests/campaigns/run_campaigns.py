@@ -1,4 +1,4 @@
-"""Run fault campaigns. A run that was cut off goes on where it stopped.
+"""Run fault campaigns. A run that was cut off resumes where it stopped.
 
     python tests/campaigns/run_campaigns.py                         all campaigns
     python tests/campaigns/run_campaigns.py errors --minutes 20     one of them, for so long

@@ -5,7 +5,7 @@
     python tests/interop/run_generated.py --tables 100 --hudi 1.2.0
 
 The odd tables are judged by one release, the even ones by the other, side by side; with --hudi all
-by one. Figures so far are in the file that --state names; the same command goes on from there.
+by one. Figures so far are in the file that --state names; the same command resumes from there.
 """
 
 # ruff: noqa: T201

@@ -6,7 +6,7 @@ A table of rows with random keys, in files of 50,000 rows, has the index `compac
 of keys, present and absent ones are asked in turns, each time by a new handle, cold (out of the
 system's cache) and warm: once for their candidates alone, and once for proven answers. Of each
 answer the partition and the instant are compared with what was written. DIR/compact.json has all
-figures. Rows and figures that are there are not made again: the same command goes on where it was
+figures. Rows and figures that are there are not made again: the same command resumes where it was
 stopped.
 """
 

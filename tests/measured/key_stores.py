@@ -11,7 +11,7 @@ is not counted. Every answer is compared with the generator: of a key that is th
 right; all others are false, as are all of absent keys.
 
 DIR/key_stores-<keys>.json has all figures, and the chart beside it shows them. What is in it is not
-done again: the same command goes on where it was stopped. RocksDB needs
+done again: the same command resumes where it was stopped. RocksDB needs
 `pip install rocksdict==0.3.29`.
 """
 

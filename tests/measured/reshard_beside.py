@@ -12,7 +12,7 @@ turns at getting --after shards:
 After each, the digest of the index must be that of the data. Keymark's two are done once more
 through a storage that counts requests as an object store does, which is not timed. Each process
 begins with small tables that nothing is measured on. DIR/reshard_beside.json has all figures. What
-is in it is not done again: the same command goes on where it was stopped.
+is in it is not done again: the same command resumes where it was stopped.
 """
 
 # ruff: noqa: T201

@@ -2,7 +2,7 @@
 
 A database takes such files in as they are if their ranges of keys do not overlap. So the keys are
 split by their first two letters into parts that fit into memory, and each part is sorted and
-written by itself. Finished parts stay: a build that was stopped goes on with the next one.
+written by itself. Finished parts stay: a build that was stopped resumes with the next one.
 """
 
 from __future__ import annotations

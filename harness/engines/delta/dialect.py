@@ -57,7 +57,7 @@ class DeltaDialect:
         }
 
     def properties(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Those that the cell names."""
+        """The table properties that the cell names."""
         return own_properties(options)
 
     def compaction(

@@ -87,7 +87,7 @@ class Session:
         self._queried: Handle | None = None
 
     def start(self, *, library: str, cores: int) -> dict[str, dict[str, str]]:
-        """Load the library, which then uses so many cores; versions of what matters."""
+        """Load the library and tell it how many cores to use; versions of what matters."""
         use_cores(cores)
         self._library = module_beside(Path(__file__).with_name(f"on_{library}.py"))
         names = (library, "pyarrow")
@@ -196,7 +196,7 @@ class Session:
 
 
 def use_cores(cores: int) -> None:
-    """Let this process and Arrow use so many cores; to be called before there are threads."""
+    """Limit the cores of this process and of Arrow; to be called before there are threads."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     pa.set_cpu_count(cores)
@@ -214,7 +214,7 @@ def stream(files: Sequence[str]) -> pa.RecordBatchReader:
 
 
 def one_row_a_key(rows: pa.Table, key: Sequence[str], ordering: str | None) -> pa.Table:
-    """Of each key the row with the highest ordering value; of equal ones the last."""
+    """One row for each key: the one with the highest ordering value, the last of equal ones."""
     fields = list(key)
     if rows.select(fields).group_by(fields).aggregate([]).num_rows == rows.num_rows:
         return rows

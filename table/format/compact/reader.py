@@ -203,7 +203,7 @@ class CompactFile:
         return words
 
     def _directory(self) -> _Numbers:
-        """Of each block the place of its first entry, and the end."""
+        """The place of each block's first entry, and the end."""
         if self._starts is None:
             start, size = len(self._proven) * PAGE, directory_size(self.entries)
             data = self.source.read(start, size)

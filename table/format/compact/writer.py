@@ -65,7 +65,7 @@ def stretches_of(rows: _Numbers) -> _Numbers:
 
 
 def place_bits(groups: int) -> int:
-    """How many bits the number of one of so many file groups takes, with that of a stretch.
+    """How many bits the number of a file group takes, with that of a stretch.
 
     Raises:
         InputError: they are too many.
@@ -76,7 +76,7 @@ def place_bits(groups: int) -> int:
 
 
 def directory_size(entries: int) -> int:
-    """Bytes of the directory of so many entries."""
+    """Bytes of the directory, by the number of entries."""
     if entries < SPARSE:
         return 2 * entries + -2 * entries % 8
     return 8 * (BLOCKS + 1)

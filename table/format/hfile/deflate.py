@@ -43,14 +43,15 @@ _LITERALS_MAX = 0.4
 _STEP_BYTES_MIN = 24
 _SYMBOLS, _DISTANCES = 286, 30
 _END = 256
-# Of each so many steps the first are counted before codes are made; fewer literals are no key's.
+# The first steps of each stretch of this length are counted before codes are made; fewer literals
+# are no key's.
 _EVERY, _COUNTED = 128, 16
 _SHORT = 16
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
 _SLOT_BITS = 12
 _SLOT_MASK = (1 << _SLOT_BITS) - 1
 _CELL_BYTES_MIN = 22
-# With so many steps a cell there are values of too many letters to be sure of a sample.
+# With this many steps a cell the values have too many letters for a sample to be sure.
 _STEPS_MANY = 2
 # Values that start with as many of the same bytes are worth comparing.
 _ALIKE = 40
@@ -84,7 +85,7 @@ class _Scratch(threading.local):
         self.tables = np.empty((3, 1 << _SLOT_BITS), np.int32)
 
     def room(self, size: int) -> tuple[Any, Any]:
-        """Steps and output for a block of so many bytes."""
+        """Steps and output for a block, by its bytes."""
         if self._size < size:
             self._size = size
             self._steps = np.empty((size // _STEP_BYTES_MIN + 2, 3), np.int32)

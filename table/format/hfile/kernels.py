@@ -28,7 +28,7 @@ NO_FAULT = -1
 _KEY_OVERHEAD = 12
 _ROW_OFFSET = 10
 _PUT = 4
-# So many cells that their keys are still in the nearest cache when they are copied.
+# Few enough cells for their keys to be still in the nearest cache when they are copied.
 _AHEAD = 32
 
 

@@ -194,7 +194,7 @@ class HFileReader:
 
         Args:
             keys: as `lookup` takes them.
-            parts: at most so many.
+            parts: the most parts.
 
         Returns:
             Ascending positions between 0 and the number of keys; no block has keys of two parts, as
@@ -216,7 +216,7 @@ class HFileReader:
         """All entries in key order, where they lie.
 
         Args:
-            part: which of so many parts of the file to read, from 0 on.
+            part: which of the file's parts to read, from 0 on.
             parts: into how many it is cut, each of about as many blocks.
 
         Yields:

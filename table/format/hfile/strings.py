@@ -13,7 +13,7 @@ from keymark.table.errors import InputError
 from keymark.table.format.hfile import kernels
 from keymark.table.format.hfile.cells import Strings
 
-# Values that have so many bytes in common are worth a comparison.
+# Values with this many bytes in common are worth a comparison.
 _KIND_BYTES = 30
 _OFFSET_MAX = (1 << 31) - 1
 _OFFSET_TYPES: dict[pa.DataType, Any] = {
@@ -74,7 +74,7 @@ class Ordered(NamedTuple):
         return self._replace(keys=from_arrow(keys, "key"), order=order, codes=codes)
 
     def only(self, rows: npt.NDArray[np.int64]) -> Ordered:
-        """Of these cells those whose keys are such rows, in that order."""
+        """The cells whose keys are these rows, in that order."""
         return self._replace(order=_read_only(rows, np.int64))
 
     def key(self, number: int) -> bytes:

@@ -42,7 +42,7 @@ _KEY_OVERHEAD = 12
 # What follows the row in a key: no column family, the newest timestamp, type Put.
 _KEY_SUFFIX = b"\x00" + b"\x7f" + b"\xff" * 7 + b"\x04"
 _KEY_VALUE_VERSION_WITH_MVCC = 1
-# Offsets are widened for so many cells at a time, whatever the length of a batch.
+# Offsets are widened for this many cells at a time, however long a batch is.
 _CELLS_AT_ONCE = 8192
 _CELL_ROOM = 1 << 16
 
@@ -84,7 +84,7 @@ class HFileWriter:
         block_size: uncompressed bytes at which a data block is closed.
         read_back: the caller reads the file back and compares it with what it holds.
         threads: how many compress blocks.
-        memory: so many bytes of the file stay in memory, more go to a local file; None for all.
+        memory: bytes of the file that stay in memory; the rest goes to a local file. None for all.
 
     Attributes:
         entry_count: how many cells were added.
@@ -211,7 +211,7 @@ class HFileWriter:
         self._key_bytes += keys.size(0, count) + count * _KEY_OVERHEAD
 
     def _make_room(self, size: int) -> None:
-        """Let a cell with so many bytes of key and value fit into the open block."""
+        """Make room in the open block for a cell, by the bytes of its key and value."""
         needed = self._filled + kernels.CELL_OVERHEAD + size
         if needed > BLOCK_BYTES_MAX:
             raise InputError(
@@ -358,7 +358,7 @@ class _Parts:
 
 
 def _room_for_marks(size: int) -> npt.NDArray[np.int32]:
-    """Marks of as many cells as a block of so many bytes can have."""
+    """Marks of as many cells as a block of that size can have."""
     return np.empty((2, size // kernels.CELL_OVERHEAD + 1), np.int32)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from keymark.table.format.kernels.compiled import inlined, kernel
 from keymark.table.format.kernels.order import common_start
 
-# So many keys of an index, their order and an open block take about 2 MB.
+# This many keys of an index, their order and an open block take about 2 MB.
 _PIECE_KEYS = 1 << 14
 # Keys below what most start with, those with it by the next two bytes, keys above.
 _SLOTS = 1 + (1 << 16) + 1

@@ -92,7 +92,7 @@ def partition_keys(
 
 
 def no_sums(count: int) -> Sums:
-    """The sums of so many shards before there are keys."""
+    """The sums of all shards before there are keys."""
     return Sums(*(np.zeros(count, kind) for kind in (np.int64, np.int64, np.uint64, np.uint64)))
 
 

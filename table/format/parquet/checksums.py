@@ -23,7 +23,7 @@ FILE_ENTRY = b"keymark.file"
 CHECKSUMS_ENTRY = b"keymark.crc32"
 
 DIGITS = 8
-"""Of a checksum"""
+"""Hex digits of a checksum"""
 _CHECKSUMS = re.compile(rb"([0-9a-f]{8})+")
 
 
@@ -35,7 +35,7 @@ class Checksums:
 
     @classmethod
     def of(cls, entries: Mapping[bytes, bytes] | None) -> Checksums | None:
-        """Those among the key-value entries of a footer that was checked; None without."""
+        """The checksums among the key-value entries of a checked footer; None if it has none."""
         text = (entries or {}).get(CHECKSUMS_ENTRY)
         if text is None:
             return None

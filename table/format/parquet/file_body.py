@@ -61,7 +61,7 @@ class FileBody:
 
     @classmethod
     def of(cls, file: bytes | memoryview | pa.Buffer, name: str) -> Self:
-        """That of a file that was just written, or whose footer was checked.
+        """The body of a file that was just written, or whose footer was checked.
 
         Raises:
             CorruptFileError: its footer cannot be read, or names places outside of the file.

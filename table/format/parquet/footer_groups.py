@@ -103,7 +103,7 @@ class FooterGroups:
 
     @classmethod
     def of(cls, data: _Bytes, name: str, offset: int) -> Self:
-        """Those of a footer.
+        """The row groups of a footer.
 
         Args:
             data: the value of its field 4, a list.

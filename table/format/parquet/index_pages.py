@@ -1,6 +1,6 @@
 """Dictionary pages that grow, and pages of indices into them.
 
-    page    [uint32 LE n | n bytes of definition levels] width (1 byte) | indices of so many bits
+    page    [uint32 LE n | n bytes of definition levels] width (1 byte) | indices of that many bits
 
 Levels and indices are a bit-packed run each: varint (groups << 1 | 1), then as many groups of
 eight values, least bit first. Columns that may hold nulls have levels, 1 for a value and 0 for a
@@ -58,7 +58,7 @@ class Dictionary:
     def of(
         cls, page: bytes, count: int, kind: pa.DataType, encodings: tuple[int, int]
     ) -> Dictionary | None:
-        """That of a page of so many values; None where it does not hold them.
+        """The dictionary of a page that should have `count` values; None if it has not.
 
         `has_known_dictionary` is true of the type.
         """
@@ -136,7 +136,7 @@ def index_header(values: int, encoding: int, *, uncompressed: int, compressed: i
 
 
 def dictionary_header(dictionary: Dictionary, compressed: int) -> bytes:
-    """The header of a dictionary page, which takes so many bytes as it lies in the file."""
+    """The header of a dictionary page, by the bytes that the page takes in the file."""
     told = _numbers({1: len(dictionary.values), 2: dictionary.encodings[0]})
     sizes = _numbers({1: _DICTIONARY_PAGE, 2: len(dictionary.page), 3: compressed})
     return raw_struct({**sizes, _DICTIONARY_HEADER: (STRUCT, raw_struct(told))})
@@ -147,7 +147,7 @@ def _numbers(values: dict[int, int]) -> RawFields:
 
 
 def _packed(numbers: npt.NDArray[np.generic], width: int) -> bytes:
-    """A bit-packed run of numbers of so many bits each, at most 32; nothing for no numbers."""
+    """A bit-packed run of numbers of `width` bits each, at most 32; nothing for no numbers."""
     if not len(numbers):
         return b""
     groups = -(-len(numbers) // _GROUP)

@@ -27,9 +27,9 @@ class PageKind(IntEnum):
     COPIED = 0
     """The same."""
     UPDATED = 1
-    """Those of the same keys, some of them updated."""
+    """The same keys, some of their rows updated."""
     NEW = 2
-    """Others."""
+    """Other rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class PagedFile:
         *,
         apart: Collection[str],
     ) -> Self | None:
-        """That of a file; None where its columns end their pages at different rows.
+        """The pages of a file; None if its columns end their pages at different rows.
 
         Args:
             file: the file, whose footer was checked.
@@ -155,7 +155,7 @@ class PagedFile:
         names: Sequence[str],
         rows: Sequence[Sequence[int]],
     ) -> Self:
-        """The file by pages of so many rows, in each row group."""
+        """The file by pages of the given rows, in each row group."""
         return cls(
             name=body.name,
             names=names,
@@ -309,7 +309,7 @@ def _check(body: FileBody, checksums: Checksums, numbers: Sequence[int]) -> None
 
 
 def _are_all(rows: Sequence[Sequence[int]], body: FileBody) -> bool:
-    """Whether pages of so many rows hold all rows of each row group, and none is empty."""
+    """Whether pages of the given rows hold all rows of each row group, and none is empty."""
     totals = body.groups.of_groups(GROUP_ROWS).tolist()
     return [sum(each) for each in rows] == totals and all(totals)
 

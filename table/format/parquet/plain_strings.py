@@ -130,7 +130,7 @@ def _wanted_pages(
     row: int,
     wanted: Callable[[int, int], bool],
 ) -> list[tuple[int, pa.Array]] | None:
-    """Those of a chunk that begins with a row; None where it is better read whole."""
+    """The wanted strings of a chunk that begins with a row; None if it is better read whole."""
     start, end = np.zeros(1, np.int64), np.full(1, len(data))
     pages = scan_pages(data, start, ends=end, name=name)
     if any((page.kind, page.encoding, page.levels) != _KNOWN for page in pages):

@@ -283,7 +283,7 @@ def raw_list(structs: Sequence[bytes]) -> bytes:
 
 
 def list_head(count: int, kind: int) -> bytes:
-    """What comes before so many values of a list."""
+    """The header of a list, by its number of values."""
     if count < LONG_LIST:
         return bytes([count << 4 | kind])
     return bytes([LONG_LIST << 4 | kind]) + varint(count)

@@ -20,7 +20,7 @@ def key_changes(
         storage: the table's storage.
         old: the earlier slice; None for none, so that all keys came.
         new: the later slice; None for none, so that all keys went.
-        stored: how the keys of rows are had.
+        stored: how to get the keys of stored rows.
 
     Returns:
         Keys in `new` but not in `old`, and keys in `old` but not in `new`, in the order of their

@@ -40,7 +40,7 @@ class GroupSizing:
 
 
 def estimate_groups(rows: int, sizing: GroupSizing) -> int:
-    """File groups for so many keys (HoodieTableMetadataUtil.estimateFileGroupCount)."""
+    """File groups for a number of keys (HoodieTableMetadataUtil.estimateFileGroupCount)."""
     return record_index_groups(
         rows,
         minimum=sizing.minimum,

@@ -106,7 +106,7 @@ class _Runs:
     """Runs of ascending keys in a local file.
 
     Args:
-        batch_bytes: about so many are read at once.
+        batch_bytes: about how many are read at once.
 
     Attributes:
         rows: of all runs.

@@ -3,7 +3,7 @@
     base files or row numbers -> scan tasks -> spill files by shard -> shard tasks -> base HFile,
     read back
 
-What is finished is noted in the build's folder, so that a build that was cut off goes on where it
+What is finished is noted in the build's folder, so that a build that was cut off resumes where it
 stopped. Source: HoodieBackedTableMetadataWriter.initializeRecordIndexPartition.
 """
 

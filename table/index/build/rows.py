@@ -25,7 +25,7 @@ from keymark.table.keygen import record_keys
 from keymark.table.properties.config import TableConfig
 from keymark.table.storage.storage import Storage
 
-# So many keys are made at once: they stay in the processor's cache.
+# Keys made at once: few enough to stay in the processor's cache.
 _ROWS_AT_ONCE = 1 << 16
 _TASK_ROWS_MAX = 1 << 22
 

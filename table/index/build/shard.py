@@ -37,7 +37,7 @@ from keymark.table.storage.storage import Storage
 class ShardTask:
     """One shard of `shards`; `base` is its base file, of a size not known yet.
 
-    `read` gives the keys of what was spilled, `threads` work on it; so many bytes of `memory` are
+    `read` gives the keys of what was spilled, `threads` work on it; `memory` bytes are
     for keys, and for the base file.
     """
 
@@ -77,7 +77,7 @@ class ShardDone:
 
     @property
     def digest(self) -> Digest:
-        """Of the shard's entries, read from its base file."""
+        """The digest of the shard's entries, read from its base file."""
         return Digest(self.count, self.low, self.high)
 
 

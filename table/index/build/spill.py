@@ -42,7 +42,7 @@ _KEY_BYTES = _CODE_BYTES + _LENGTH_BYTES
 _FIRST_BYTES, _NUMBER_BYTES = 8, 4
 # Of a uuid, with its location and its length.
 _MADE_KEY_BYTES = 36 + _KEY_BYTES
-# So many files show what most keys start with.
+# This many files show what most keys start with.
 _SAMPLES = 8
 
 
@@ -161,7 +161,7 @@ def read_keys(sources: Sequence[A], read: Callable[[A], Spilled], threads: int =
     samples = sources[:: max(1, len(sources) // _SAMPLES)]
     start = shared_start([read(source) for source in samples])
     lots = [sources[lot::threads] for lot in range(threads)]
-    # One thread is this one: memory that others freed would be of no use to it.
+    # A single thread runs inline: it could not use memory that other threads freed.
     runner, weights = LocalRunner(threads), [1] * threads
     partitioner = RadixPartitioner(runner.run(partial(_tally, read, start), lots, weights=weights))
     runner.run(partial(_deal, read, partitioner), list(enumerate(lots)), weights=weights)
@@ -186,7 +186,7 @@ def _deal(
 
 
 def find_stretch(source: RangeReader, number: int, shards: int) -> Stretch:
-    """What a spill file holds of one of so many shards.
+    """What a spill file holds of one shard.
 
     Raises:
         CorruptFileError: the file is damaged.

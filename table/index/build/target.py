@@ -42,7 +42,7 @@ class BuildTarget:
         instant: the initialisation's instant in the metadata table.
         files: the base files of a snapshot, in its order.
         groups: number of file groups.
-        keys: how the keys of the files' rows are had.
+        keys: how to get the keys of the files' rows.
         zone: of instant times; None is the process's own.
         block_size: uncompressed bytes of a data block (hoodie.hfile.block.size).
         max_tasks: hoodie.metadata.max.init.parallelism.

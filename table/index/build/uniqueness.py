@@ -27,7 +27,7 @@ FOLDER = f"{BUILD}/keys"
 
 @dataclass(frozen=True, slots=True)
 class CountTask:
-    """One of so many shards of the keys that the folder holds."""
+    """One shard of the keys that the folder holds."""
 
     storage: Storage
     folder: str

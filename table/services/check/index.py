@@ -88,7 +88,7 @@ def count_differences(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The shards that are looked at, of so many, and bytes of keys that are held at once."""
+    """The shards that are looked at, and the bytes of keys that are held at once."""
 
     groups: int
     differing: tuple[int, ...]

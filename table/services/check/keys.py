@@ -115,7 +115,7 @@ class KeyCheckScan:
         return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
 
     def _repeated_keys(self, suspects: _Hashes) -> tuple[int, int]:
-        """Of the keys that have such a hash those that repeat: keys, and rows."""
+        """How many keys with such a hash repeat, and in how many rows."""
         works = [replace(self._work(file), wanted=suspects) for file in self.files]
         steps = ProgressRunner(self.runner, self.progress, "files with repeated keys")
         found = steps.run(keys_of_hashes, works, weights=[work.file.size for work in works])

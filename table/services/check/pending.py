@@ -153,7 +153,7 @@ def _unfinished_in_metadata(state: TableState) -> list[str]:
         elif plan is not None and instant.time == plan.instant:
             lines.append(
                 f"{begun}: the record index is being re-sharded to {plan.after} file groups; "
-                "`table index reshard` goes on with it, or gives it up with --abort"
+                "`table index reshard` continues it, or gives it up with --abort"
             )
         elif instant.action in ("deltacommit", "replacecommit") and is_initial(instant.time):
             lines.append(f"{begun}: it opens or fills a partition; {_NEXT} takes it back")

@@ -30,7 +30,7 @@ from keymark.table.runtime.runner import TaskRunner
 from keymark.table.state.table_state import TableState, stored_schema
 from keymark.table.storage.storage import Storage
 
-# A bloom filter of Hudi's default size takes 431 KB: so many files are in memory at once.
+# Files whose filters are in memory at once: one of Hudi's default size takes 431 KB.
 _FILES_AT_ONCE = 64
 _FOOTER_WEIGHT = 1 << 18
 _KEYMARK = "parquet-cpp-arrow"

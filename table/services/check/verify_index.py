@@ -33,7 +33,7 @@ _NOTHING = pa.array([], pa.string())
 
 @dataclass(frozen=True, slots=True)
 class FileDigest:
-    """A base file whose keys are to be summed, by shard of so many."""
+    """A base file whose keys are to be summed by shard."""
 
     storage: Storage
     file: BaseFile
@@ -142,7 +142,7 @@ def net_changes(state: TableState, old: Snapshot, new: Snapshot, runner: TaskRun
 
 
 def index_fixes(old: Snapshot, state: TableState, runner: TaskRunner) -> KeyChanges:
-    """Of the changes since a snapshot those that the index does not hold."""
+    """The changes since a snapshot that the index does not have."""
     changes = net_changes(state, old, state.snapshot, runner)
     wanted = [f"{partition}\n{file_id}" for partition, file_id in changes.locations]
     right = pa.array(wanted, pa.string()).take(pa.array(changes.codes, pa.int64()))

@@ -143,7 +143,7 @@ class Resharder:
             groups: how many there are to be; None: as many as suit the index (`suitable`).
 
         Raises:
-            InputError: there is no record index, a task has no memory for so many groups at a time,
+            InputError: there is no record index, a task has no memory for that many groups,
                 another number is under way, another process gave this up, or Apache Hudi compacts
                 the metadata table again and again.
             UnsupportedTableError: Apache Hudi has begun something and not ended it.

@@ -236,7 +236,7 @@ def _parts(target: BuildTarget, numbers: Sequence[int]) -> list[Sequence[int]]:
 
 
 def _writer(target: BuildTarget, count: int) -> HFileWriter:
-    """A writer, of which there are so many; more of its file goes to the local disk.
+    """One of several writers; what is beyond its share of memory goes to the local disk.
 
     What it writes is read back by `split` and `deal`.
     """

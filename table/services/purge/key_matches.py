@@ -270,7 +270,7 @@ def _search_rows(work: FileSearch, rows: pa.Table, found: _Found) -> None:
         for chunk in column.chunks:
             for texts in _texts(chunk):
                 if found.bytes:
-                    # Whose they are: the key's own, or a part of another value.
+                    # Tell the key's own text from a part of another value.
                     offsets, data = string_buffers(texts)
                     found.values |= asked.needles.search(data, offsets)[1]
                 if name not in own:

@@ -226,7 +226,7 @@ class Purger:
             )
 
     def _holding(self, paths: Collection[str], asked: KeySet, needed: Collection[str]) -> Places:
-        """Of base files those that hold a key as record key.
+        """The base files that have one of the keys as a record key.
 
         Files that cannot be read are left out; StorageError if one of those is needed.
         """

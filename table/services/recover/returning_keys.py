@@ -31,7 +31,7 @@ from keymark.table.timeline.instant_name import instant_millis
 from keymark.table.write.bulk_index import KeyStretch, stretch_keys
 
 _GONE = -1
-# Neighbouring groups share a task up to so many bytes of files.
+# Neighbouring groups share a task up to this many bytes of files.
 _TASK_BYTES = 64 << 20
 _NOTHING = pa.array([], pa.string())
 

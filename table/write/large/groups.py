@@ -29,7 +29,7 @@ from keymark.table.write.large.prepare import SpooledRows
 from keymark.table.write.transaction import Counts, WriteTransaction
 from keymark.table.write.write_group import write_file_group
 
-# So many tasks at least, where there are so many file groups: cores are to be busy to the end.
+# The fewest tasks, if there are as many file groups: cores are to be busy to the end.
 _PACKS = 64
 _NO_OUTCOMES = np.empty(0, np.uint8)
 
@@ -61,7 +61,7 @@ class PackWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackResult:
-    """What came of a pack: a result a file group, without outcomes; key files; counts.
+    """What a write made of a pack: a result for each file group (no outcomes), key files, counts.
 
     `moved` counts the keys that left a file group, and `inserted` them as well.
     """
@@ -98,7 +98,7 @@ class WrittenPacks:
         )
 
     def count(self, incoming: int) -> Counts:
-        """What became of so many incoming keys."""
+        """What became of the incoming keys, by number."""
         moved = sum(done.moved for done in self.packs)
         inserted = sum(done.inserted for done in self.packs) - moved
         updated = sum(done.updated for done in self.packs)

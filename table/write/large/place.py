@@ -120,7 +120,7 @@ class MoveCheck:
 
 
 def kept_moves(check: MoveCheck) -> list[npt.NDArray[np.bool_]]:
-    """Of each of the rows whether it is not older than the stored one; a task of a runner's."""
+    """Whether each row is not older than the stored one; a task of a runner's."""
     assert check.target.ordering is not None
     batches = [
         batch_of(rows.rows.read(check.target.storage), check.schema, more=1) for rows in check.rows

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SLICE_ROWS = 1 << 16
-# A key is taken for a sample from about so many bytes of rows.
+# One key is sampled from about this many bytes of rows.
 _SAMPLE_BYTES = 1 << 18
 
 
@@ -70,7 +70,7 @@ class Preparation:
 
     @classmethod
     def of(cls, tx: WriteTransaction, *, new: bool = False, deletes: bool = False) -> Preparation:
-        """That of a write."""
+        """How the rows of a write are prepared."""
         return cls(
             target=tx.target,
             config=tx.config,

@@ -24,7 +24,7 @@ from keymark.table.write.large.prepare import SpooledRows
 from keymark.table.write.large.spool import ROW_COPIES, Stretch, put_dealt
 from keymark.table.write.transaction import WriteTransaction
 
-# While its rows are combined and sorted, a slice is there about so many times.
+# While its rows are combined and sorted, a slice is in memory about this many times.
 SLICE_COPIES = 4
 
 
@@ -99,7 +99,7 @@ def range_of(keys: pa.Array, bounds: Sequence[bytes]) -> npt.NDArray[np.int64]:
 
 
 def _bounds(sample: pa.Array, count: int) -> tuple[bytes, ...]:
-    """The keys that cut so many slices of about one size, of a sample of all keys."""
+    """The keys at which slices of about one size are cut, from a sample of all keys."""
     ascending = sample.take(pa.array(key_order(sample))).cast(pa.binary())
     places = [len(sample) * number // count for number in range(1, count)]
     cuts = ascending.take(pa.array(places, pa.int64())) if len(sample) else ascending
@@ -107,7 +107,7 @@ def _bounds(sample: pa.Array, count: int) -> tuple[bytes, ...]:
 
 
 def _neighbours(stretches: Sequence[Stretch], most: int) -> Iterator[tuple[Stretch, ...]]:
-    """Stretches one behind the other, cut each time they come to so many bytes."""
+    """Stretches one behind the other, cut whenever they reach a number of bytes."""
     taken: list[Stretch] = []
     for stretch in stretches:
         taken.append(stretch)

@@ -5,7 +5,7 @@
     python tests/table/histories/run_long.py --histories 60 --index compact
     python tests/table/histories/run_long.py --histories 500 --everything
 
-Figures so far are in the file that --state names; the same command goes on from there.
+Figures so far are in the file that --state names; the same command resumes from there.
 """
 
 # ruff: noqa: T201

@@ -1,4 +1,4 @@
-"""A build that is cut off anywhere goes on where it stopped, and ends in the same files."""
+"""A build that is cut off anywhere resumes where it stopped, and ends in the same files."""
 
 from __future__ import annotations
 
