@@ -15,7 +15,7 @@ from typing import Any
 
 REDACTED = "*(redacted)*"
 
-# Of a store's settings every one counts: what is a secret among them depends on the store.
+# All settings of a store count: which of them are secret depends on the store.
 SENSITIVE = (
     r"secret|passw|passphrase|pwd|token|credential|signature|authorization|x-api-key|"
     r"(?:access|account|api|private|shared|encryption)[._-]?key|keymark\.storage\."

@@ -369,9 +369,9 @@ class Table(TableHandle):
     def drop_index(self, partition: str = RECORD_INDEX) -> None:
         """Take a metadata partition out of use and delete it.
 
-        Of an index in runs of the record keys, these go, and the table has the index that Hudi's
-        writers are told. One that stands beside the record index is deleted, and the table keeps
-        its own.
+        If the index is kept as runs of the record keys, these are removed, and the table has the
+        index that Hudi's writers are told. One that stands beside the record index is deleted, and
+        the table keeps its own.
         """
         own = spec_of(self.choice.name)
         if own.key_runs and partition == own.name:

@@ -148,7 +148,7 @@ def _weight(choice: UpdateChoice, first: int, size: int, live: int) -> float:
         if first < hot:
             return choice.hot_updates * size / hot
         return (1 - choice.hot_updates) * size / (live - hot)
-    # Of the ranks from a to b the integral of (r + 1)^-s, half a rank to either side.
+    # For the ranks from a to b the integral of (r + 1)^-s, half a rank to either side.
     low, high, power = first + 0.5, first + size + 0.5, 1 - choice.shape
     if abs(power) < 1e-9:
         return math.log(high / low)

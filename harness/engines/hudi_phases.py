@@ -43,7 +43,7 @@ _TO_METADATA = (
 _HANDLER = "StreamingMetadataWriteHandler.streamWriteToMetadataTable"
 # The first frame, with which the stacks of both stages begin that need a streaming write's rows.
 _MAP_TO_PAIR = r"^[^\n]*JavaRDDLike\.mapToPair\([^\n]*\n"
-# Of the stages that this method makes, the one that collects the write statuses.
+# The stage of this method that collects the write statuses.
 _NEW_GROUPS = r"^[^\n]*collect\([^\n]*\n[^\n]*\n[^\n]*maybeInitializeNewFileGroupsForPartitionedRLI"
 _STACKS: tuple[tuple[str, str], ...] = (
     # First: these stacks have the metadata table's writer in them, too, or its handler.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LOADED, REPEATED = "loaded", "repeated"
 """Seeds of file ids: of a table that is made, and of each copy of it that a repetition opens.
 
-The same in every repetition, so that bytes repeat. Of the handles of a copy one writes.
+The same in every repetition, so that bytes repeat. Only one of a copy's handles writes.
 """
 
 

@@ -172,7 +172,7 @@ class PastRun:
 def past_run(request: Request) -> PastRun | None:
     """The latest run of the same scenario that stands beside the folder; None if there is none.
 
-    Of a run that was resumed nobody knows how long it rested.
+    How long a resumed run rested is not known.
     """
     described, found = describe(request.scenario), []
     beside = request.folder.absolute().parent

@@ -223,7 +223,7 @@ def verify_rows(
 ) -> str | None:
     """Compare the rows of the table with the truth, and the index with its data.
 
-    A table is opened anew and read by the cell's engine. Of a large one the files are read, each
+    A table is opened anew and read by the cell's engine. In a large table the files are read, each
     once, unless it is to be read whole; its index is compared when it was built, and then.
     """
     engine, inputs = context.engines[cell.engine], context.inputs

@@ -126,7 +126,7 @@ class RunFolderMirror:
     def begin(self, name: str, *, resume: bool) -> None:
         """Make the folder empty but for what is to be resumed, and what that run works with."""
         stored = list(self.storage.walk(""))
-        # Of a run that was killed before it began there are empty files.
+        # A run that was killed before it began leaves empty files.
         if any(status.size for status in stored) and not resume:
             raise RunFolderError(f"{name} exists and is not empty; choose another --out")
         for each in self.folder.iterdir() if self.folder.exists() else ():

@@ -107,7 +107,7 @@ def _block_share(at: Workload) -> float:
     """Bytes of a block's ends and of the file ids that it repeats, for each of its mappings.
 
     A mapping repeats a file id if one of the W mappings before it, gzip's window, has the id, but
-    none of them in the same block. Of a block's first J mappings F*(1 - e^(-J/F)) - J*e^(-W/F) do.
+    none of them in the same block. F*(1 - e^(-J/F)) - J*e^(-W/F) of a block's first J mappings do.
     """
     mappings = at.block_bytes / (at.key_bytes + ENTRY_BYTES)
     start = min(WINDOW_MAPPINGS, mappings)

@@ -87,7 +87,7 @@ def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[KeyCandidates, _Nu
     pairs, stretches = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for (number, start), answer in zip(searches, answers, strict=True):
         rows, places = order[start + answer.rows], cover.group[number][answer.groups]
-        # Of a file that is not current the run says nothing that counts.
+        # What the run says of a file that is not current does not count.
         pairs.append((rows * len(files) + places)[places >= 0])
         stretches.append(answer.stretches[places >= 0])
     joined = np.concatenate(pairs), np.concatenate(stretches)

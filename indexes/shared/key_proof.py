@@ -186,8 +186,8 @@ def _commit_times(
 ) -> tuple[pa.Array, int]:
     """The commit that wrote each of some rows, and how many pages were read for that.
 
-    Of a few rows of a file of ours their pages are read. Where rows do not say it, the commit is
-    that of their file.
+    For a few rows of a file that Keymark wrote only their pages are read. If rows do not say it,
+    the commit is that of their file.
     """
     if not len(rows):
         return pa.array([], pa.string()), 0

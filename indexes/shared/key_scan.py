@@ -143,7 +143,7 @@ def first_of_each(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:
 def first_matches(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:
     """As `first_of_each`, but the place of the match instead of the number of its file."""
     found = np.full(count, ABSENT, np.int64)
-    # Of several files the first is assigned last.
+    # The first of several files is assigned last, so that it stays.
     order = np.argsort(-numbers, kind="stable")
     found[rows[order]] = order
     return found

@@ -116,7 +116,7 @@ def _workload(survey: TableSurvey, asked: Asked, past: History | None) -> Worklo
 def _changed_files(survey: TableSurvey, asked: Asked, past: History | None) -> float | None:
     """The files that a batch of the table's own changes; of another batch nothing is known.
 
-    Of a merge-on-read table these are file groups that get a log file: their names go to the
+    In a merge-on-read table these are file groups that get a log file: their names go to the
     metadata table as those of rewritten files do.
     """
     if asked.batch or past is None:

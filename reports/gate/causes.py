@@ -1,7 +1,7 @@
 """From red to cause: which phase, and which Spark stage, gained what a regression is about.
 
-Stages are matched by cell, step, phase and name. Of a time, and of a number that no stage has, the
-phases that gained come first: most of Keymark's small writes start no Spark job at all.
+Stages are matched by cell, step, phase and name. For a time, and for a number that no stage has,
+the phases that gained come first: most of Keymark's small writes start no Spark job at all.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
         name for name in facts.missing_cells(run) if engine is None or name.startswith(f"{engine}/")
     ]
     wrong = {_name(name, engine): "no value was measured" for name in missing}
-    # Of a cell that ended at a limit the steps behind it have no numbers: nothing judges them.
+    # In a cell that ended at a limit the later steps have no numbers: nothing judges them.
     wrong |= {
         _name(cell.cell, engine): cell.ended or "; ".join(cell.reasons)
         for cell in cells

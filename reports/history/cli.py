@@ -47,7 +47,7 @@ def history(
 ) -> None:
     """Find where numbers changed over many runs, and draw them.
 
-    Of a folder of runs of any scenarios, such as results, each headline is drawn over the runs of
+    For a folder of runs of any scenarios, such as results, each headline is drawn over the runs of
     the same work on the same machine.
     """
     target = out or run_folder_mirror.beside(runs[-1], "history")

@@ -263,7 +263,7 @@ def has_formats(cells: Sequence[CellView]) -> bool:
 def answers(cells: Sequence[CellView]) -> list[FormatAnswer]:
     """Who answers each question best; verified cells on the same data.
 
-    Of a run without cold reads nobody is asked about them.
+    A run without cold reads answers nothing about them.
     """
     query = measures_of(cells)["point_query"]
     asked = [
@@ -282,7 +282,7 @@ def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
             if mode not in medians or found < medians[mode][0]:
                 medians[mode] = found, cell
     ranked = [cell for _, cell in sorted(medians.values(), key=lambda each: each[0])]
-    # Of a cell that ended at a limit a few values would hide what all the others show.
+    # The few values of a cell that ended at a limit would hide what all the others show.
     enough = [
         cell for cell in ranked if not cell.ended or len(question.values(cell)) >= REPETITIONS_MIN
     ]

@@ -152,7 +152,8 @@ class Calibration:
     def indexes(self) -> tuple[str, ...]:
         """Indexes whose tagging it knows, in the order of the equations.
 
-        Of an equation that several share, cells of one may not tell all that another one does.
+        Where several indexes share an equation, the cells of one may not tell all of what those of
+        another do.
         """
         tags = {name: each for name, each in self.equations.items() if name.startswith("tag/")}
         return tuple(

@@ -209,7 +209,7 @@ def distance_error(spread: float, seen: Sequence[SeenError], far: float) -> floa
         far: the distance; 1 within the calibration.
     """
     points = [(0.0, spread)]
-    # Of several errors at one distance the largest counts.
+    # The largest of several errors at one distance counts.
     for each in sorted(seen, key=lambda each: (each.beyond, -each.off)):
         points.append((math.log(each.beyond), max(each.off, points[-1][1])))
     here = math.log(far)

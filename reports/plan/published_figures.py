@@ -64,7 +64,7 @@ class Figure:
         published: its value, in base units; of a share, of what is left.
         unit: its base unit; empty of a share.
         quantities: that add up to it.
-        with_index: whether with the record index. Of a share: by what it is of without it.
+        with_index: whether with the record index. For a share: by what it is of without it.
         at: the workload.
     """
 

@@ -135,7 +135,7 @@ def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> It
     found = list(dict.fromkeys([*cells, *(taken.cell for taken in steps)]))
     # Before schema 3 Keymark's engines took the point query by Spark alone.
     scans = any(taken.step == _POINT_QUERY and _is_native(taken.cell) for taken in steps)
-    # Of a cell that failed, or ended at a limit, the rest was left out.
+    # The rest of a cell that failed or ended at a limit was left out.
     stopped = {*record.failed, *record.ended}
     for cell in found:
         if cell in stopped or f"{cell}/".startswith(skipped):

@@ -147,7 +147,7 @@ def _entry(measure: Measure, cell: CellView) -> Entry:
 def changes_sentence(name: str, before: CellView, after: CellView) -> str:
     """What changed from one cell to another.
 
-    Of the counters those that changed most are told; the table has all.
+    The counters that changed most are named; the table has all.
 
     Args:
         name: of the cell before.

@@ -31,7 +31,7 @@ from keymark.reports.site.overview import index_maps
 from keymark.reports.site.runs import RunSource, publish_run
 
 _MARK = ".keymark-site"
-# Of the pictures of one page; what else is on it takes less than the rest.
+# The most bytes of a page's pictures; all else on it takes less than what is left.
 _MOST_PICTURES = 600_000
 
 

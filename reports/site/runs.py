@@ -122,7 +122,7 @@ def _entry(drawn: _DrawnRun, source: RunSource, bare: Mapping[str, str]) -> RunE
 def _page(drawn: _DrawnRun, entry: RunEntry, bare: Mapping[str, str], samples: str) -> str:
     """The page, with as much on it as it may hold.
 
-    Samples, then pictures are left to files. Of a run of very many cells the table of every step
+    Samples, then pictures are left to files. In a run of very many cells the table of every step
     and that of releases are left out, too.
     """
     run = drawn.run

@@ -140,7 +140,7 @@ def check_key_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
 def missing_facts(config: TableConfig, given: Mapping[str, str]) -> dict[str, str]:
     """Facts that Hudi leaves out of a table's properties, as far as options give them.
 
-    Of a timestamp-based generator it leaves out the type of the time, of a custom one all.
+    For a timestamp-based generator it leaves out the type of the time, for a custom one all.
     Source: TimestampKeyGeneratorConfig, HoodieTableMetaClient.PropertyBuilder of Hudi 0.15.
     """
     properties, left_out = config.properties, []

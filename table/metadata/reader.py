@@ -165,7 +165,7 @@ class MetadataTable:
     def _refuse_outdated(self, partition: str, start: str) -> None:
         """SnapshotExpiredError if a partition has been dealt out to fewer groups since `start`.
 
-        Of the slices that this timeline knows some are deleted, then. The commit that did it before
+        Some of the slices that this timeline knows are deleted, then. The commit that did it before
         may have been archived since: that changes nothing.
         """
         if replace(self, timeline=self.timeline.again()).dealt_out_anew(partition) > start:
@@ -228,7 +228,7 @@ class MetadataTable:
         ordered = sorted(of_slice, key=lambda log: (log.version, log.write_token))
         of_time = [base for base in bases if base.instant_time == time]
         if len(of_time) > 1:
-            # Of two attempts the commit names one.
+            # The commit names one of two attempts.
             named = self.recorded_since(time)
             of_time.sort(key=lambda base: base.path not in named)
         base = of_time[0] if of_time else None

@@ -46,7 +46,7 @@ _NULL = b"\x00"
 _PRESENT = b"\x02"
 _START = _NULL * 5 + encode_text("")
 _META_FIELDS = 5
-# Of an entry of a map of files: the length of a name, a size, a boolean.
+# Bytes of an entry in a map of files: the length of a name, a size, a boolean.
 _ENTRY_BYTES_MIN = 3
 _ENCODING_UUID = 0
 _ENCODING_TEXT = 1

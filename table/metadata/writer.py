@@ -50,7 +50,7 @@ from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 PARTITION_LIST, FILE_LIST = 1, 2
 _BOOTSTRAP = "00000000000000"
-# Of an instant that the data has, too; those of the metadata table alone are longer.
+# Digits of an instant that the data has, too; those of the metadata table alone are longer.
 _OWN_DIGITS = 17
 _INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
 _NO_KEYS = pa.array([], pa.string())

@@ -157,7 +157,7 @@ class _ReadFiles:
     name: str | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Of a file whose columns are all wanted, all bytes are: they come at once.
+        # If all columns of a file are wanted, all its bytes are: they are read at once.
         whole = set(META_COLUMNS) <= set(self.schema.names)
         wanted = without_meta(self.schema) if whole else self.schema
         for batch in batches:

@@ -38,7 +38,7 @@ _COMPARED: dict[type[exp.Expr], Operator] = {
 _UNDERSTOOD = {"this", "expression", "expressions", "low", "high"}
 _NUMBER = re.compile(r"([0-9]{1,18})(\.[0-9]+)?")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# Of a number with a fraction: with more, readers make different doubles of it.
+# Digits of a number with a fraction: with more, readers make different doubles of it.
 _DIGITS_MAX = 15
 _BIGINT_DIGITS, _DECIMAL_DIGITS = 20, 38
 

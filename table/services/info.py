@@ -28,7 +28,7 @@ _FOOTER_BYTES = 128 << 10
 class ShardInfo:
     """One file group of the record index; `bytes` are those of its current slice.
 
-    Of an index that keeps key runs, it is a run: `entries` counts keys that came and that went.
+    In an index that keeps key runs, it is a run: `entries` counts keys that came and that went.
     """
 
     file_group: str

@@ -40,7 +40,7 @@ def rows_at(
 ) -> pa.Table:
     """Some rows of a base file in the table's schema, with the meta columns.
 
-    Of a few rows of a file of ours the pages are read that hold them, of others the whole file.
+    For a few rows only the pages that hold them are read if Keymark wrote the file, else all of it.
 
     Args:
         data: the file.

@@ -62,7 +62,8 @@ _TRIES = 4
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z-]+)*)")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _CAUSE = re.compile(r"HTTP error: ([a-z ]{1,80})")
-# Of a store that lets nobody in, or of a machine without a role: its metadata service is asked.
+# Seen with a store that lets nobody in, or on a machine without a role, whose metadata service is
+# asked.
 _LET_IN = re.compile(
     r"status code: 40[13]|credential|/latest/(?:api/token|meta-data)", re.IGNORECASE
 )

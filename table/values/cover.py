@@ -145,7 +145,7 @@ def present(entries: pa.Table) -> pa.Table:
     if not pc.max(entries["order"]).as_py():
         # All are of files whose values are all there, each of them once.
         return entries.select(["group", "value"])
-    # Of the entries for one value the latest counts.
+    # The latest of the entries for one value counts.
     there = pc.cast(pc.invert(entries["gone"]), pa.int64())
     rank = pc.add(pc.multiply(entries["order"], 2), there)
     ranked = pa.table({"group": entries["group"], "value": entries["value"], "rank": rank})

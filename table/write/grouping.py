@@ -45,7 +45,7 @@ class GroupedRows:
     _waiting: list[tuple[pa.Table, npt.NDArray[np.int64]]] = field(default_factory=list)
     _bytes: int = 0
     _file: LocalFile | None = None
-    # Of each group by its number: offset and length of its stretches.
+    # For each group, by its number: offset and length of its stretches.
     _places: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def add(self, rows: pa.Table, paths: pa.Array, buckets: npt.NDArray[np.int32]) -> None:

@@ -247,7 +247,7 @@ def key_texts(rows: pa.Table, fields: Sequence[str]) -> pa.Array:
 def key_tests(keys: Sequence[str], fields: Sequence[str], schema: pa.Schema) -> list[Test]:
     """Tests that the rows of some record keys pass, by which files can be left out.
 
-    Of a key of several columns each column has its values: other combinations of them pass, too.
+    For a key of several columns each column is compared by itself: other combinations pass, too.
     """
     texts = [list(keys)] if len(fields) == 1 else _columns(keys, fields)
     return _typed(

@@ -4,7 +4,7 @@
     column v    page 0: rows 0 ..
     row 30000                                ^ page 1 of k, page 0 of v
 
-Pages are the least that can be inflated. Of each column those that hold a row are read; columns
+Pages are the least that can be inflated. The pages of each column that hold a row are read; columns
 that end their pages at the same rows are read together.
 """
 

@@ -194,7 +194,7 @@ class _FooterCheck:
 def _leaves(reader: ThriftReader, elements: Sequence[Fields]) -> list[_Leaf]:
     """The leaves of a schema, given as its elements, depth first."""
     found: list[_Leaf] = []
-    # Of each open group: how many children are left, its path and the levels in it.
+    # For each open group: how many children are left, its path and the levels in it.
     open_groups: list[list[Any]] = []
     for number, element in enumerate(elements):
         while open_groups and not open_groups[-1][0]:

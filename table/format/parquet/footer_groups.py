@@ -162,7 +162,7 @@ class FooterGroups:
     def starts(self) -> _Numbers:
         """Offset of the first page of each column chunk. (groups * columns,).
 
-        Of a chunk without values Arrow says that data pages start at 0.
+        For a chunk without values Arrow says that data pages start at 0.
         """
         data, dictionary = self.of_chunks(DATA_PAGE), self.of_chunks(DICTIONARY_PAGE)
         first = np.where(data > 0, np.minimum(data, dictionary), dictionary)

@@ -57,7 +57,7 @@ def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
 def chunk_start(chunk: pq.ColumnChunkMetaData) -> int:
     """Offset of the first page of a column chunk.
 
-    Of a chunk without values Arrow says that data pages start at 0.
+    For a chunk without values Arrow says that data pages start at 0.
     """
     starts = [chunk.data_page_offset]
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:

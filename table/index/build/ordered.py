@@ -118,7 +118,7 @@ class _Runs:
         self.rows = 0
         self._batch_bytes = batch_bytes
         self._file = LocalFile("a sort of keys")
-        # Of each run: where each of its batches starts, and its length.
+        # For each run: where each of its batches starts, and its length.
         self._places: list[list[tuple[int, int]]] = []
 
     def add(self, batches: Iterator[OrderedBatch]) -> None:

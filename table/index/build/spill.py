@@ -40,7 +40,7 @@ _ENTRY_BYTES = _HEAD.size
 _CODE_BYTES, _LENGTH_BYTES = 4, 2
 _KEY_BYTES = _CODE_BYTES + _LENGTH_BYTES
 _FIRST_BYTES, _NUMBER_BYTES = 8, 4
-# Of a uuid, with its location and its length.
+# Bytes of a uuid, with its location and its length.
 _MADE_KEY_BYTES = 36 + _KEY_BYTES
 # This many files show what most keys start with.
 _SAMPLES = 8

@@ -74,7 +74,7 @@ def count_differences(
         return counts
     assert state.metadata is not None
     groups = state.metadata.shards(RECORD_INDEX)
-    # Of a key in several places the last one counts, which is the least by its text.
+    # If a key is in several places, the last one counts, which is the least by its text.
     ordered = sorted(files, key=lambda f: f"{f.partition_path}\n{f.file_id}", reverse=True)
     words = location_words([f.partition_path for f in ordered], [f.file_id for f in ordered])
     spills = _spill(state, ordered, words, _Chosen(len(groups), differing, memory))

@@ -98,7 +98,7 @@ def compare_records(
 
     Args:
         state: the table.
-        files: listed base files. Of those that are not current, records may be missing.
+        files: listed base files. Records may be missing for files that are not current.
         runner: where footers are read.
 
     Raises:

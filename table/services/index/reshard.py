@@ -220,7 +220,7 @@ class Resharder:
     def _refuse_many_at_once(self, before: int, after: int) -> None:
         """InputError if a task would merge more file groups than it has memory for.
 
-        Of each it holds a block, as stored and as keys and values.
+        It holds a block of each, as stored and as keys and values.
         """
         block_size = self.options.integer("hoodie.hfile.block.size")
         room = max(1, self.options.integer(TASK_MEMORY) // (4 * block_size))

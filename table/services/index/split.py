@@ -201,7 +201,7 @@ def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, _Log]) -> Diges
 
 
 def _changes_of(target: BuildTarget, stat: DeltaStat) -> Digest:
-    """The digest of the changes in a log file. Of a delete, its key is the value, too."""
+    """The digest of the changes in a log file. The value of a delete is its key, too."""
     found = Digest()
     source = target.storage.open(f"{target.place}/{stat.path}")
     for block in read_blocks(source, complete=True):
