@@ -21,7 +21,7 @@ from keymark.reports.gate.compare import Finding, compare
 from keymark.reports.gate.policy import Kind, Policy
 from keymark.reports.gate.run_numbers import RunNumbers
 from keymark.reports.gate.verdicts import Verdict
-from keymark.reports.model import projection, tables
+from keymark.reports.model import facts, projection, tables
 from keymark.reports.model.cell_pairs import cell_pairs
 from keymark.reports.model.data_points import words_of
 from keymark.reports.model.projection import Run
@@ -93,6 +93,7 @@ class Agreement:
         undecided: number of ratios with too few.
         counters: those that disagree, and cells that only the published run has.
         compared: number of counters that were compared.
+        settings: versions and the machine where they are not the same, with both values.
         warnings: what a reader must know.
     """
 
@@ -103,6 +104,7 @@ class Agreement:
     undecided: int
     counters: tuple[Finding, ...]
     compared: int
+    settings: tuple[str, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -136,7 +138,10 @@ class Agreement:
         of = f"{len(self.differing)} of {len(self.ratios)} ratios"
         counted = f"{len(self.counters)} of {self.compared} counters"
         first = "; ".join(self.sentences()[:_NAMED])
-        return f"{subject} disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
+        said = f"{subject} disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
+        if not self.settings:
+            return f"{said} Versions and machine are the same."
+        return f"{said} What else differs: {'; '.join(self.settings)}."
 
 
 def agreement(published: Path, repeated: Path) -> Agreement:
@@ -163,6 +168,7 @@ def agreement(published: Path, repeated: Path) -> Agreement:
         undecided=sum(not each.is_decided for each in ratios),
         counters=tuple(each for each in counted if each.judged.verdict is not Verdict.PASS),
         compared=len(counted),
+        settings=tuple(_settings(first, second)),
         warnings=(
             *gate.warnings,
             *(
@@ -193,6 +199,7 @@ def document(found: Agreement) -> dict[str, Any]:
             }
             for each in found.counters
         ],
+        "settings": list(found.settings),
         "warnings": list(found.warnings),
     }
 
@@ -217,6 +224,19 @@ def _ratios(first: Run, second: Run, noise: float) -> Iterator[RatioPair]:
                     repeated=repeated,
                     noise=noise,
                 )
+
+
+def _settings(first: Run, second: Run) -> Iterator[str]:
+    """Versions and the machine where two runs differ in them: `revision 0123 and 4567`."""
+    ours, theirs = facts.versions(first), facts.versions(second)
+    pairs = {name: (ours.get(name, ""), theirs.get(name, "")) for name in {**ours, **theirs}}
+    pairs["machine"] = (
+        facts.machine_words(first.record.machine),
+        facts.machine_words(second.record.machine),
+    )
+    for name, (there, here) in pairs.items():
+        if there != here:
+            yield f"{name} {there or 'not told'} and {here or 'not told'}"
 
 
 def _ratio(pair: RatioPair) -> dict[str, Any]:

@@ -93,6 +93,27 @@ def test_a_counter_that_disagrees_is_named(capsys, tmp_path, first):
     assert "disagrees" in said
 
 
+def test_a_disagreement_says_what_else_differs(capsys, tmp_path, first):
+    def fewer(each):
+        hit = (each.step, each.metric, each.index) == ("upsert_1", "files_written", "record")
+        return replace(each, value=each.value - 1) if hit else each
+
+    again = repeated(tmp_path, fewer)
+    _, said = rerun(capsys, first, "--compare", again)
+    assert "(-5.0%). Versions and machine are the same.\n" in said
+    info = json.loads((again / "run.json").read_text())
+    info["versions"] |= {"revision": "ba9876543210", "java": "17"}
+    info["machine"]["cores"] = 4
+    (again / "run.json").write_text(json.dumps(info))
+    _, said = rerun(capsys, first, "--compare", again)
+    assert (
+        "What else differs: revision 0123456789ab and ba9876543210; java not told and 17; machine "
+        "2 cores of an example of a CPU, 8 GiB and 4 cores of an example of a CPU, 8 GiB.\n"
+    ) in said
+    _, said = rerun(capsys, first, "--compare", again, "--json")
+    assert len(json.loads(said)["settings"]) == 3
+
+
 def test_a_cell_that_fails_here_disagrees(capsys, tmp_path, first):
     def wrong(each):
         bad = each.index == "record"
