@@ -17,7 +17,7 @@ from keymark.reports.gate.compare import Finding, Gate
 from keymark.reports.gate.policy import Kind, Level
 from keymark.reports.gate.reasons import Reason, lead, reasons
 from keymark.reports.gate.verdicts import ALARM, Judged, Verdict
-from keymark.reports.render.format_values import amount
+from keymark.reports.render.format_values import amount, exact
 from keymark.reports.render.text import NOTHING, clean, markdown
 
 LONGEST_TABLE = 60
@@ -102,7 +102,7 @@ def sentence(finding: Finding) -> str:
     if finding.base is not None and finding.candidate is not None:
         before, after = amount(finding.base, finding.unit), amount(finding.candidate, finding.unit)
         if finding.demand.kind is Kind.COUNTER and before == after != "0":
-            before, after = f"{finding.base:,.10g}", f"{finding.candidate:,.10g}"
+            before, after = exact(finding.base), exact(finding.candidate)
         parts.append(f"{before} to {after}" + (f" ({change(judged)})" if change(judged) else ""))
     elif change(judged):
         parts.append(change(judged))
@@ -123,7 +123,7 @@ def cause(found: Cause) -> str:
         what = f"stage `{clean(found.name, 120).replace('`', chr(39))}`{of}"
     before, after = amount(found.before, found.unit), amount(found.after, found.unit)
     if before == after:
-        before, after = f"{found.before:,.10g}", f"{found.after:,.10g}"
+        before, after = exact(found.before), exact(found.after)
     word = "" if found.metric == "wall_s" else f" {found.metric}"
     return f"{what}:{word} {before} to {after}"
 

@@ -17,6 +17,7 @@ from keymark.harness.store.units import Better
 from keymark.reports.gate.paired import Shift, adjusted, log_ratios, pairs_needed, shift
 from keymark.reports.gate.policy import Demand
 from keymark.reports.gate.run_numbers import MeasuredNumber
+from keymark.reports.render.format_values import exact
 from keymark.reports.stats.statistics import Caveat, CaveatKind
 
 ALARM = 0.0002
@@ -83,7 +84,7 @@ def counter(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> 
         verdict = Verdict.IMPROVEMENT
     caveats: tuple[Caveat, ...] = ()
     if own > demand.tolerance * max(abs(base.min), abs(base.max)):
-        detail = f"the base itself varies from {base.min:,.10g} to {base.max:,.10g}"
+        detail = f"the base itself varies from {exact(base.min)} to {exact(base.max)}"
         caveats = (Caveat(kind=CaveatKind.VARIES, detail=detail),)
     return Judged(
         verdict=verdict,

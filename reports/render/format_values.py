@@ -35,6 +35,11 @@ def amount(value: float, unit: str) -> str:
     return f"{number} {name}".rstrip()
 
 
+def exact(value: float) -> str:
+    """Print a value with all its digits: ``11,880,097,000``."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.10g}"
+
+
 def interval(low: float, high: float, unit: str) -> str:
     """Print ``3.01 to 3.11 s``; empty when both ends look the same."""
     (first, first_unit), (second, second_unit) = _scaled(low, unit), _scaled(high, unit)

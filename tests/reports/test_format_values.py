@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.reports.render.format_values import amount, axis_scale, interval, times
+from keymark.reports.render.format_values import amount, axis_scale, exact, interval, times
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -66,3 +66,8 @@ def test_axes_count_in_what_fits_the_largest_value():
     assert axis_scale("B", 3 * MIB) == (MIB, "MiB")
     assert axis_scale("B", 0) == (1.0, "bytes")
     assert axis_scale("1", 12) == (1.0, "count")
+
+
+def test_exact_numbers_have_all_digits():
+    assert exact(11_880_097_123.0) == "11,880,097,123"
+    assert exact(0.125) == "0.125"

@@ -65,6 +65,13 @@ def test_a_counter_names_the_stage_that_gained_it():
     assert "; stage `a` of write: tasks 2 to 3" in render.sentence(found)
 
 
+def test_large_counters_that_look_the_same_have_all_digits():
+    before, after = 11_880_097_123.0, 11_892_097_456.0
+    found, _ = causes({("total", "bytes_written"): (before, after)}, ([], []))
+    said = render.sentence(replace(found, unit="B"))
+    assert said == "regression, 11,880,097,123 to 11,892,097,456 (+0.1%)"
+
+
 def test_a_new_stage_is_one_that_had_nothing():
     before = [stage("a", shuffle_write_bytes=1000)]
     after = [*before, stage("Exchange", "tag", shuffle_write_bytes=5000)]
