@@ -18,12 +18,10 @@ PUBLISHED = {path.parent.name for path in (ROOT / "results").glob("*/run.json")}
 WAITING = {
     "docs/results/hudi.md": {"hudi_vs_native"},
     "docs/results/index_matrix.md": {"index_matrix"},
-    "docs/results/lookup_model.md": {"lookup_model"},
     "docs/results/mappings.md": {"mappings"},
     "docs/results/measuring.md": {"canary"},
     "docs/results/plan_score.md": {"calibrate", "holdout"},
     "docs/results/seeds.md": {"mappings"},
-    "docs/results/tagging.md": {"tagging"},
     "docs/results/virtual_keys.md": {"virtual_keys"},
     "docs/which_index.md": {"index_matrix"},
 }
