@@ -19,7 +19,6 @@ WAITING = {
     "docs/results/hudi.md": {"hudi_vs_native"},
     "docs/results/index_matrix.md": {"index_matrix"},
     "docs/results/mappings.md": {"mappings"},
-    "docs/results/measuring.md": {"canary"},
     "docs/results/plan_score.md": {"calibrate", "holdout"},
     "docs/results/seeds.md": {"mappings"},
     "docs/results/virtual_keys.md": {"virtual_keys"},
