@@ -34,7 +34,7 @@ _PAIRS = tuple(f"{pair:02x}" for pair in range(256))
 _FIRST_BITS = (40, 32, 24, 16, 8, 0)
 _MODULUS = 1 << 32
 _LOW_32 = np.uint64(_MODULUS - 1)
-# Shares of keys with one hash code are counted in parts of this number.
+# Shares of keys with one hash code are counted in this many parts.
 _PARTS = 1 << 20
 # Digits in base 31 of two numbers of 63 bits and of one of 32, as Spark writes them.
 _SIZES, _DIGITS = (13, 13, 7), "0123456789ABCDEFGHIJKLMNOPQRSTU"

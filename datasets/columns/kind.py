@@ -26,7 +26,7 @@ EPOCH_MS = 1_704_067_200_000  # 2024-01-01T00:00:00Z
 _FIRST_DAY = dt.date(2024, 1, 1)
 _DATE_FORMATS = {"yyyy-MM-dd": "%Y-%m-%d", "yyyy/MM/dd": "%Y/%m/%d", "yyyyMMdd": "%Y%m%d"}
 DateFormat = Literal["yyyy-MM-dd", "yyyy/MM/dd", "yyyyMMdd"]
-# Shares of nulls are counted in parts of this number.
+# Shares of nulls are counted in this many parts.
 _NULL_PARTS = 1 << 20
 
 

@@ -33,7 +33,7 @@ from keymark.datasets.columns.kind import (
 from keymark.datasets.columns.pools import country_codes
 from keymark.datasets.generate.hashing import derive, draw
 
-# Sizes of partitions are shares of this number of lots, or of this number for each partition.
+# Sizes of partitions are shares of _LOTS lots, or of _LOTS_EACH lots for each partition.
 _LOTS, _LOTS_EACH = 4_000, 4
 # Multiplied with this, places stay apart modulo 2^32 and look like hashes.
 _ODD = 0x9E3779B1

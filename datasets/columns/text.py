@@ -69,7 +69,7 @@ def hash_alike(numbers: np.ndarray, bits: int) -> pa.Array:
 
 
 def letters_text(words: list[np.ndarray], sizes: tuple[int, ...]) -> pa.Array:
-    """Return numbers (uint64) in base 31, one behind the other, each of as many ``LETTERS``."""
+    """Return numbers (uint64) in base 31, one behind the other, each of its size in ``LETTERS``."""
     out = np.empty((len(words[0]), sum(sizes)), np.uint8)
     start = 0
     for numbers, size in zip(words, sizes, strict=True):

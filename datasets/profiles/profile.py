@@ -60,7 +60,7 @@ class ProfileRequest:
         record_key: key columns.
         partition_path: partition columns, may be empty.
         ordering: the ordering column, if there is one.
-        sample: about the most rows to look at one by one.
+        sample: about how many rows are looked at one by one, at most.
     """
 
     name: str

@@ -88,7 +88,7 @@ class NoiseCheck:
 
     Attributes:
         wait_s: for how long it waits until the machine is quiet; None: it warns, and begins.
-        noise: how noisy the machine is now for a run on some cores.
+        noise: how noisy the machine is now for a run, by the number of its cores.
         clock: monotonic seconds.
         sleep: lets seconds pass.
     """

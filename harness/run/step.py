@@ -136,7 +136,7 @@ class StepResult:
 
     @classmethod
     def of_failure(cls, step: Step, spent: float, error: BaseException) -> StepResult:
-        """The result of a step that raised an error after some seconds."""
+        """The result of a step that raised an error after `spent` seconds."""
         mistake = f"failed: {first_line(error)}"
         return cls(step=step, values={WHOLE: spent}, mistake=mistake, failed=True)
 

@@ -39,7 +39,7 @@ _DIGEST = "digest"
 
 
 def unwatched() -> None:
-    """The check before a write to a folder that is not copied: there is nothing to check."""
+    """Called after each write to a folder that is not copied: does nothing."""
 
 
 def is_run_name(name: object) -> bool:

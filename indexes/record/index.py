@@ -121,7 +121,7 @@ class RecordIndex(LookupIndex):
 
 
 def _decoded(item: FileSlice, keys: int, context: IndexContext) -> int:
-    """Bytes of blocks that a lookup of some keys in a shard decodes.
+    """Bytes of blocks that a lookup of `keys` keys in a shard decodes.
 
     Keys are spread at random: of B blocks, M of them touch B*(1 - e^(-M/B)).
     """

@@ -198,7 +198,7 @@ def _row(equation: FittedEquation, amounts: Mapping[str, float]) -> list[float]:
 
 
 def distance_error(spread: float, seen: Sequence[SeenError], far: float) -> float:
-    """How far a cell is off, as |log(measured / predicted)|, some times beyond the calibration.
+    """How far a cell is off at a distance from the calibration, as |log(measured / predicted)|.
 
     Between the distances that were scored it lies on a line over the logarithm of the distance.
     Beyond the largest it goes on rising as it did, or at the rate of those that nobody has scored.

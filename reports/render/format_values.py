@@ -37,7 +37,7 @@ def amount(value: float, unit: str) -> str:
 
 def exact(value: float) -> str:
     """Print a value with all its digits: ``11,880,097,000``."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.10g}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.10g}"
 
 
 def interval(low: float, high: float, unit: str) -> str:

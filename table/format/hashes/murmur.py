@@ -20,6 +20,7 @@ _Bytes = npt.NDArray[np.uint8]
 _Words = npt.NDArray[np.uint32]
 _Offsets = npt.NDArray[np.int64]
 
+_MULT = np.uint32(0x5BD1E995)
 LANES = 8
 """Keys that are hashed side by side."""
 
@@ -50,15 +51,14 @@ def mix_words(key: _Bytes, words: _Words) -> Any:
     Returns:
         The tail.
     """
-    mult = np.uint32(0x5BD1E995)
     length = len(key)
     for w in range(length >> 2):
         i = w << 2
         low = np.uint32(key[i]) | (np.uint32(key[i + 1]) << np.uint32(8))
         high = np.uint32(key[i + 2]) | (np.uint32(key[i + 3]) << np.uint32(8))
-        word = np.uint32(np.uint32(low | (high << np.uint32(16))) * mult)
+        word = np.uint32(np.uint32(low | (high << np.uint32(16))) * _MULT)
         word = np.uint32(word ^ (word >> np.uint32(24)))
-        words[w] = np.uint32(word * mult)
+        words[w] = np.uint32(word * _MULT)
     tail = np.uint32(0)
     for back in range(length & 3):
         signed = np.uint32(np.int32(np.int8(key[length - 1 - back])))
@@ -67,17 +67,22 @@ def mix_words(key: _Bytes, words: _Words) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
+def _mix_end(state: np.uint32) -> Any:
+    """The last step of Murmur2."""
+    state = np.uint32(state ^ (state >> np.uint32(13)))
+    state = np.uint32(state * _MULT)
+    return np.uint32(state ^ (state >> np.uint32(15)))
+
+
+@numba.njit(cache=True, nogil=True)
 def murmur(length: int, words: _Words, tail: np.uint32, seed: np.uint32) -> Any:
     """Murmur2 of a key that mix_words prepared."""
-    mult = np.uint32(0x5BD1E995)
     state = np.uint32(seed ^ np.uint32(length))
     for w in range(length >> 2):
-        state = np.uint32(np.uint32(state * mult) ^ words[w])
+        state = np.uint32(np.uint32(state * _MULT) ^ words[w])
     if length & 3:
-        state = np.uint32(np.uint32(state ^ tail) * mult)
-    state = np.uint32(state ^ (state >> np.uint32(13)))
-    state = np.uint32(state * mult)
-    return np.uint32(state ^ (state >> np.uint32(15)))
+        state = np.uint32(np.uint32(state ^ tail) * _MULT)
+    return _mix_end(state)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -92,24 +97,21 @@ def murmur_lanes(length: int, words: _Words, tails: _Words, states: _Words) -> N
         tails: one for each key.
         states: seeds, and then the hashes.
     """
-    mult = np.uint32(0x5BD1E995)
     for lane in range(LANES):
         states[lane] ^= np.uint32(length)
     for w in range(length >> 2):
         for lane in range(LANES):
-            states[lane] = np.uint32(np.uint32(states[lane] * mult) ^ words[w, lane])
+            states[lane] = np.uint32(np.uint32(states[lane] * _MULT) ^ words[w, lane])
     if length & 3:
         for lane in range(LANES):
-            states[lane] = np.uint32(np.uint32(states[lane] ^ tails[lane]) * mult)
+            states[lane] = np.uint32(np.uint32(states[lane] ^ tails[lane]) * _MULT)
     for lane in range(LANES):
-        state = np.uint32(states[lane] ^ (states[lane] >> np.uint32(13)))
-        state = np.uint32(state * mult)
-        states[lane] = np.uint32(state ^ (state >> np.uint32(15)))
+        states[lane] = _mix_end(states[lane])
 
 
 @numba.njit(cache=True, nogil=True)
 def reciprocal(bits: np.uint32) -> Any:
-    """Factor and shift that make a multiplication of a division by `bits`.
+    """Factor and shift by which a division by `bits` becomes a multiplication.
 
     The factor is 2^shift / bits, rounded up, and shift the least from 31 on with
     2^(shift - 31) >= bits. So quotients of numbers up to 2^31 are exact (Granlund and Montgomery,

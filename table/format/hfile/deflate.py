@@ -43,8 +43,8 @@ _LITERALS_MAX = 0.4
 _STEP_BYTES_MIN = 24
 _SYMBOLS, _DISTANCES = 286, 30
 _END = 256
-# The first steps of each stretch of this length are counted before codes are made; fewer literals
-# are no key's.
+# The first _COUNTED of every _EVERY steps are counted before codes are made; fewer literals are no
+# key's.
 _EVERY, _COUNTED = 128, 16
 _SHORT = 16
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)

@@ -27,7 +27,7 @@ _LONG_LIST = 15
 _SHIFT_MAX = 63
 DEPTH_MAX = 16
 VALUES_MAX = 1 << 19
-"""The most values of a struct that somebody else wrote: those of ten thousand columns fit"""
+"""The most values of a struct that another writer made; ten thousand columns need fewer"""
 _FIXED = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
 
 
