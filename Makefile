@@ -46,10 +46,11 @@ test: install ## the tests to run before a commit, in ten minutes
 	fi; \
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --durations 30 --long without
 
-# Without a registry, tests that ask HBase or a browser are skipped, each by name. An HBase that
-# ran before goes on running.
-test-all: install $(VENV4)/.installed ## the long tests, which `make test` leaves out, with HBase and Chromium; tests that meet Spark on PySpark 4
+# Without a registry, tests that ask HBase, a browser, Delta or Iceberg are skipped, each by name.
+# An HBase that ran before goes on running.
+test-all: install $(VENV4)/.installed ## the long tests, which `make test` leaves out, with HBase, Chromium, Delta and Iceberg; tests that meet Spark on PySpark 4
 	@command -v chromium >/dev/null || apt-get install --yes chromium >/dev/null 2>&1 || true
+	@timeout 120 $(BIN)/python run_bench.py engine install delta@3.3.2 iceberg@1.10.0 >/dev/null 2>&1 || true
 	@stop=true; \
 	if ! $(BIN)/keymark hbase status >/dev/null 2>&1; then \
 		timeout 300 $(BIN)/keymark hbase start </dev/null >/dev/null 2>&1 || true; \
@@ -62,6 +63,7 @@ test-all: install $(VENV4)/.installed ## the long tests, which `make test` leave
 	exit $$code
 
 test-engines: jars ## the long tests of further releases of Hudi, formats and libraries, which `make test-all` leaves out
+	$(BIN)/python run_bench.py engine install delta@3.3.2 iceberg@1.10.0
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --durations 60 --long engines
 
 test-spark4: $(VENV4)/.installed ## the tests that start Spark, on the newest PySpark 4, in .venv4
