@@ -440,8 +440,8 @@ class Shown:
         if left_s is None:
             left = ""
         elif unknown:
-            engines = terminal_text(" and ".join(unknown))
-            left = f" ({duration(left_s)} left if {engines} took as long as what was measured)"
+            guessed = terminal_text(" and ".join(unknown))
+            left = f" ({duration(left_s)} left if {guessed} took as long as what was measured)"
         else:
             left = f" (about {duration(left_s)} left)"
         told = f"{terminal_text(what)}{left}"

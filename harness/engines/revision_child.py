@@ -36,7 +36,8 @@ PLACES = {
 """What is asked of a revision: its module now, and those before there was a package `keymark`."""
 
 KEPT = 16
-"""Tables that stay open: one is measured, and after each step another is opened to verify it."""
+"""Tables that stay open, those that were used last: after each step another one is opened to verify
+the one that is measured."""
 
 _WORKERS_PATH = "spark.executorEnv.PYTHONPATH"
 
@@ -106,7 +107,7 @@ class Session:
 
     def write(self, *, table: int, operation: str, files: tuple[str, ...]) -> dict[str, Any]:
         """Write held rows."""
-        done = getattr(self._tables[table], operation)(self._rows(files))
+        done = getattr(self._table(table), operation)(self._rows(files))
         return {"files_written": done.files_written, "phases": dict(done.phases)}
 
     def hold_keys(self, *, keys: pa.StringArray) -> None:
@@ -116,7 +117,7 @@ class Session:
     def lookup(self, *, table: int) -> dict[str, int]:
         """Look the held keys up; what the lookup touched."""
         stats = self._of_revision("LookupStats")()
-        self._found = self._tables[table].lookup(self._keys, stats=stats)
+        self._found = self._table(table).lookup(self._keys, stats=stats)
         return dataclasses.asdict(stats)
 
     def places(self) -> pa.Table:
@@ -125,7 +126,7 @@ class Session:
 
     def find(self, *, table: int, keys: list[str] | None, where: str | None) -> list[Row]:
         """The rows of some keys, or of a condition."""
-        self._found = self._tables[table].read(keys=keys, where=where)
+        self._found = self._table(table).read(keys=keys, where=where)
         return list(self._found.collect())
 
     def opened(self) -> list[str]:
@@ -134,7 +135,7 @@ class Session:
 
     def scan(self, *, table: int, keys: list[str] | None) -> list[str]:
         """Plan a read without Spark; names of the files that it opens."""
-        self._scan = self._tables[table].scan(keys=keys)
+        self._scan = self._table(table).scan(keys=keys)
         return [file.path for file in self._scan.files]
 
     def scanned(self) -> pa.Table:
@@ -144,36 +145,36 @@ class Session:
     def digest(self, *, table: int, columns: list[str]) -> tuple[int, str]:
         """Rows and digest of a table."""
         digest = self._of_revision("digest_dataframe")
-        found = digest(self._tables[table].read(), columns)
+        found = digest(self._table(table).read(), columns)
         return found.rows, found.digest
 
     def index(self, *, table: int) -> str:
         """The index that a table says it uses."""
-        return str(self._tables[table].info().index)
+        return str(self._table(table).info().index)
 
     def check(self, *, table: int) -> dict[str, Any]:
         """Compare record index and data."""
-        found = self._tables[table].check()
+        found = self._table(table).check()
         return {
             name: getattr(found, name) for name in ("ok", "missing", "extra", "wrong", "duplicate")
         }
 
     def compact(self, *, table: int) -> str | None:
         """Merge the log blocks of the index."""
-        instant = self._tables[table].compact()
+        instant = self._table(table).compact()
         return None if instant is None else str(instant)
 
     def drop_index(self, *, table: int) -> None:
         """Take the record index away."""
-        self._tables[table].drop_index()
+        self._table(table).drop_index()
 
     def build_index(self, *, table: int) -> None:
         """Build the record index of the rows that are there."""
-        self._tables[table].build_index()
+        self._table(table).build_index()
 
     def purge(self, *, table: int, files: tuple[str, ...]) -> dict[str, Any]:
         """Erase held keys from all that a table keeps."""
-        found = self._tables[table].purge(self._rows(files))
+        found = self._table(table).purge(self._rows(files))
         names = ("keys", "files_rewritten", "files_left", "proven")
         return {name: getattr(found, name) for name in names}
 
@@ -200,6 +201,10 @@ class Session:
             return {"ids": self._of_revision("SeededIds")(seed)}
         except ImportError:
             return {}
+
+    def _table(self, number: int) -> Table:
+        self._tables.move_to_end(number)
+        return self._tables[number]
 
     def _keep(self, table: Table) -> int:
         self._count += 1

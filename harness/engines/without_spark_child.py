@@ -52,7 +52,7 @@ class Session(revision_child.Session):
         self, *, table: int, keys: list[str] | None, where: str | None
     ) -> list[dict[str, Any]]:
         """The rows of some keys, or of a condition."""
-        opened = self._tables[table]
+        opened = self._table(table)
         if where is None:
             self._found = opened.scan(keys=keys)
             return list(self._found.to_arrow().to_pylist())
@@ -67,7 +67,7 @@ class Session(revision_child.Session):
     def digest(self, *, table: int, columns: Sequence[str]) -> tuple[int, str]:
         """Rows and digest of a table."""
         names, total = sorted(columns), RowsDigest()
-        for rows in self._tables[table].scan(columns=names).tables():
+        for rows in self._table(table).scan(columns=names).tables():
             total += RowsDigest.of(plainly(rows), names)
         return total.rows, total.hex
 

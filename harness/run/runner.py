@@ -54,8 +54,8 @@ class Progress(Protocol):
 
         Args:
             what: is done.
-            left_s: seconds; those of an engine that was not seen yet are taken from the others.
-            unknown: names of such engines.
+            left_s: seconds, guessed where nothing like it was taken yet.
+            unknown: names of what was guessed: engines, or all repetitions.
         """
 
     def end(self) -> None:
@@ -359,7 +359,7 @@ class Runner:
 
     def _tell(self, what: str) -> None:
         left_out = self._left_out
-        unknown = self._time_left.unknown_engines(left_out)
+        unknown = self._time_left.unknown(left_out)
         self.progress.begin(what, self._time_left.seconds(left_out), unknown)
 
     def _steps_of(self, trial: Trial) -> list[Step]:

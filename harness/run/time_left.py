@@ -81,15 +81,21 @@ class TimeLeft:
             return None
         return sum(count * self._estimate(kind) for kind, count in self._left(failed).items())
 
-    def unknown_engines(self, failed: Container[str] = ()) -> list[str]:
-        """The engines ahead of which no trial was taken; `seconds` guesses theirs by the others.
+    def unknown(self, failed: Container[str] = ()) -> list[str]:
+        """What is ahead and was never taken; `seconds` guesses its time by what was taken.
 
         Args:
             failed: ids of cells that are left out from here on.
+
+        Returns:
+            Names of engines; before any repetition `each repetition`, which has only loads to be
+            guessed by.
         """
+        ahead = self._left(failed)
+        if self._took and _repeats(ahead) and not _repeats(self._took):
+            return ["each repetition"]
         known = {_engine(kind) for kind in self._took}
-        engines = dict.fromkeys(map(_engine, self._left(failed)))
-        return [engine for engine in engines if engine not in known]
+        return [engine for engine in dict.fromkeys(map(_engine, ahead)) if engine not in known]
 
     def _left(self, failed: Container[str]) -> dict[TrialKind, int]:
         """The trials ahead, without those of failed cells."""
@@ -110,6 +116,11 @@ class TimeLeft:
         near = {each: took for each, took in near.items() if _begins(each.cell, parts)}
         same = [took for each, took in near.items() if each.steps == kind.steps]
         return fmean(same or near.values())
+
+
+def _repeats(kinds: Iterable[TrialKind]) -> bool:
+    """Whether one of them is a repetition; the others load or build."""
+    return any(kind.steps for kind in kinds)
 
 
 def _engine(kind: TrialKind) -> str:

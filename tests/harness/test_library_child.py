@@ -157,3 +157,12 @@ def test_few_tables_stay_open(session):
     numbers = [session.create(table=TOLD) for _ in range(child.KEPT + 1)]
     assert numbers[0] not in session._tables
     assert len(session._tables) == child.KEPT
+
+
+def test_a_table_in_use_stays_open_while_others_are_opened_to_verify_it(session):
+    used = session.open(table=TOLD)
+    for _ in range(2 * child.KEPT):
+        session.find(table=used, keys=["k:a,n:2"], where=None)
+        session.open(table=TOLD)
+    assert used in session._tables
+    assert len(session._told) == child.KEPT

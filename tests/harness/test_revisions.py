@@ -11,7 +11,13 @@ import pyarrow as pa
 import pytest
 from harness_fakes import HeldFrame, RecordedChild
 
-from keymark.harness.engines import engine_indexes, engine_mistake, is_native, revisions
+from keymark.harness.engines import (
+    engine_indexes,
+    engine_mistake,
+    is_native,
+    revision_child,
+    revisions,
+)
 from keymark.harness.engines.base import Layout
 from keymark.harness.engines.pipe import Child
 from keymark.harness.engines.revision import RevisionEngine
@@ -165,6 +171,16 @@ def test_a_table_is_measured_through_messages(tmp_path):
     plan = table.scan(keys=["x"])
     assert child.calls[-1] == ("scan", {"table": 7, "keys": ["x"]})
     assert (plan.files, plan.to_arrow().to_pylist()) == (["a.parquet"], [{"k": "x"}])
+
+
+def test_a_table_in_use_stays_open_while_others_are_opened_to_verify_it():
+    session, opened = revision_child.Session("a revision"), []
+    used = session._keep("the table that is measured")
+    for _ in range(2 * revision_child.KEPT):
+        opened.append(session._table(used))
+        session._keep("another handle")
+    assert set(opened) == {"the table that is measured"}
+    assert len(session._tables) == revision_child.KEPT
 
 
 STARTS = """

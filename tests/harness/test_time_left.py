@@ -87,19 +87,23 @@ def test_a_cell_without_a_time_takes_that_of_its_neighbours(clock, kind, seconds
 def test_before_any_repetition_loads_are_all_that_is_known(clock):
     left = TimeLeft(clock)
     take(left, clock, TrialKind("native/record"), 7)
-    left.plan([TrialKind("native/record", UPSERT)])
-    assert left.seconds() == 7
+    record = TrialKind("native/record", UPSERT)
+    left.plan([record, record])
+    assert (left.seconds(), left.unknown()) == (14, ["each repetition"])
+    assert left.unknown(failed={record.cell}) == []
+    take(left, clock, record, 60)
+    assert (left.seconds(), left.unknown()) == (60, [])
 
 
 def test_an_engine_that_was_not_seen_yet_is_named(clock):
     left = TimeLeft(clock)
-    take(left, clock, TrialKind("native/record"), 7)
+    take(left, clock, TrialKind("native/record", UPSERT), 7)
     hudi = [TrialKind(f"hudi@1.2.0/{index}", UPSERT) for index in ("record", "simple")]
     left.plan([TrialKind("native/record", UPSERT), *hudi])
-    assert left.unknown_engines() == ["hudi@1.2.0"]
-    assert left.unknown_engines(failed={each.cell for each in hudi}) == []
+    assert left.unknown() == ["hudi@1.2.0"]
+    assert left.unknown(failed={each.cell for each in hudi}) == []
     take(left, clock, hudi[0], 90)
-    assert left.unknown_engines() == []
+    assert left.unknown() == []
 
 
 def test_its_time_is_told_as_a_guess(capsys):

@@ -25,7 +25,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 KEPT = 16
-"""Tables that stay open: one is measured, and after each step another is opened to verify it."""
+"""Tables that stay open, those that were used last: after each step another one is opened to verify
+the one that is measured."""
 
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _PLACE = "__keymark_place"
@@ -106,7 +107,7 @@ class Session:
 
     def write(self, *, table: int, operation: str, files: Sequence[str]) -> dict[str, Any]:
         """Write the rows of files: `bulk_insert`, `upsert` or `delete`."""
-        handle, told = self._tables[table], self._told[table]
+        handle, told = self._table(table), self._told[table]
         began = time.perf_counter()
         if operation == "bulk_insert":
             written, phases = handle.load(stream(files))
@@ -126,7 +127,7 @@ class Session:
         self, *, table: int, keys: Sequence[str] | None, where: Sequence[Test] | None
     ) -> list[dict[str, Any]]:
         """The rows of some keys, or those that pass tests whose values are numbers or texts."""
-        self._queried = handle = self._tables[table]
+        self._queried = handle = self._table(table)
         if keys is None:
             return list(plainly(handle.find(_typed(where or (), handle.schema()))).to_pylist())
         fields = list(self._told[table]["record_key"])
@@ -145,7 +146,7 @@ class Session:
 
     def lookup(self, *, table: int) -> None:
         """Find the file of each held key."""
-        handle, told = self._tables[table], self._told[table]
+        handle, told = self._table(table), self._told[table]
         fields = list(told["record_key"])
         columns = [*dict.fromkeys([*fields, *told["partition_path"]])]
         wanted = pa.array(self._keys, pa.string())
@@ -168,7 +169,7 @@ class Session:
 
     def dump(self, *, table: int, columns: Sequence[str], file: str) -> None:
         """Write some columns of all rows to a file, as a stream of Arrow's."""
-        handle = self._tables[table]
+        handle = self._table(table)
         schema = plain(pa.schema([handle.schema().field(name) for name in columns]))
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.OSFile(file, "wb") as out, pa.ipc.new_stream(out, schema, options=options) as to:
@@ -177,7 +178,7 @@ class Session:
 
     def compact(self, *, table: int) -> None:
         """Put small files together."""
-        self._tables[table].compact()
+        self._table(table).compact()
 
     def cancel(self) -> None:
         """End what runs, and with it the process; called beside it."""
@@ -185,6 +186,10 @@ class Session:
 
     def close(self) -> None:
         """Nothing is left open that matters."""
+
+    def _table(self, number: int) -> Handle:
+        self._tables.move_to_end(number)
+        return self._tables[number]
 
     def _keep(self, handle: Handle, told: Mapping[str, Any]) -> int:
         self._count += 1
