@@ -23,8 +23,11 @@ LONGEST = 300
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])?")
 _UNSHOWABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~#!])")
-# A slash that follows no word and no other slash begins a path; `/s` after a space is a unit.
-_PATH = re.compile(r"(?:\bfile:/{1,3}|(?<![\w/.…*~@%+-])/(?![/*]))[^\s'\"`,;:()<>|=\[\]{}]{2,}")
+# A slash that follows no word and no other slash begins a path; `/s` after a space is a unit, and
+# `native@local[1]/record` a cell.
+_PATH = re.compile(
+    r"(?:\bfile:/{1,3}|(?<![\w/.…*~@%+-])(?<![\d*]\])/(?![/*]))[^\s'\"`,;:()<>|=\[\]{}]{2,}"
+)
 _APART = re.compile(r"[,;:|=\"'()]|\s[/-]")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

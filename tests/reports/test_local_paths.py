@@ -30,6 +30,8 @@ PLAIN = "/home/ann/projects"
         ("s3://bucket/folder/trips", "s3://bucket/folder/trips"),
         ("hdfs://host:9000/a/b", "hdfs://host:9000/a/b"),
         ("runs/first and native/record", "runs/first and native/record"),
+        ("native@local[1]/record, hudi@local[*]/a/b", "native@local[1]/record, hudi@local[*]/a/b"),
+        (f"[{PLAIN}/a]", "[…/a]"),
         ("12,000 /s, 1 / 2, a//b, */x", "12,000 /s, 1 / 2, a//b, */x"),
     ],
 )

@@ -16,12 +16,10 @@ PUBLISHED = {path.parent.name for path in (ROOT / "results").glob("*/run.json")}
 
 # Scenarios whose numbers are on a page and whose run is not published yet. Nothing is added here.
 WAITING = {
-    "docs/results/hudi.md": {"hudi_vs_native"},
     "docs/results/index_matrix.md": {"index_matrix"},
     "docs/results/mappings.md": {"mappings"},
     "docs/results/plan_score.md": {"calibrate", "holdout"},
     "docs/results/seeds.md": {"mappings"},
-    "docs/results/virtual_keys.md": {"virtual_keys"},
     "docs/which_index.md": {"index_matrix"},
 }
 
