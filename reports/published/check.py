@@ -8,8 +8,12 @@ right, and have done the same work of the same scenario.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 from keymark.reports.errors import ReportError
@@ -23,6 +27,9 @@ from keymark.reports.published.record import record_findings
 from keymark.reports.published.run import INFO, Finding, in_file, read
 from keymark.reports.published.samples import sample_findings
 from keymark.reports.render.text import clean
+
+_FEW = 4
+"""Up to this number of runs, starting processes would take longer than checking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +74,7 @@ def check(path: Path) -> list[Checked]:
     found = folders(path)
     root = path.resolve().parent if found == [path] else path
     said = provenance.read(root)
-    made = [_checked(each, said) for each in found]
+    made = _all_checked(found, said)
     right = {each.path.resolve().name: each for each in made}
     for each in made:
         name = each.provenance.repeated
@@ -82,6 +89,16 @@ def check(path: Path) -> list[Checked]:
         wrong = [in_file(provenance.FILE, f"runs.{name}", "is not there") for name in absent]
         made.append(Checked(path=root, provenance=Provenance(), findings=tuple(wrong)))
     return made
+
+
+def _all_checked(found: Sequence[Path], said: dict[str, Provenance]) -> list[Checked]:
+    """Each core checks a run at a time."""
+    workers = min(len(found), os.cpu_count() or 1)
+    if workers == 1 or len(found) <= _FEW:
+        return [_checked(each, said) for each in found]
+    # A fork would share the threads of Arrow and numpy.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(_checked, found, repeat(said)))
 
 
 def _checked(path: Path, said: dict[str, Provenance]) -> Checked:
