@@ -8,14 +8,12 @@ right, and have done the same work of the same scenario.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import repeat
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
+from keymark.reports.cores import on_each_core
 from keymark.reports.errors import ReportError
 from keymark.reports.model import facts, projection
 from keymark.reports.published import provenance
@@ -74,7 +72,8 @@ def check(path: Path) -> list[Checked]:
     found = folders(path)
     root = path.resolve().parent if found == [path] else path
     said = provenance.read(root)
-    made = _all_checked(found, said)
+    call = partial(_checked, said=said)
+    made = on_each_core(call, found) if len(found) > _FEW else [call(each) for each in found]
     right = {each.path.resolve().name: each for each in made}
     for each in made:
         name = each.provenance.repeated
@@ -89,16 +88,6 @@ def check(path: Path) -> list[Checked]:
         wrong = [in_file(provenance.FILE, f"runs.{name}", "is not there") for name in absent]
         made.append(Checked(path=root, provenance=Provenance(), findings=tuple(wrong)))
     return made
-
-
-def _all_checked(found: Sequence[Path], said: dict[str, Provenance]) -> list[Checked]:
-    """Each core checks a run at a time."""
-    workers = min(len(found), os.cpu_count() or 1)
-    if workers == 1 or len(found) <= _FEW:
-        return [_checked(each, said) for each in found]
-    # A fork would share the threads of Arrow and numpy.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(_checked, found, repeat(said)))
 
 
 def _checked(path: Path, said: dict[str, Provenance]) -> Checked:

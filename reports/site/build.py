@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from keymark.indexes import installed
+from keymark.reports.cores import on_each_core
 from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import drawn_words
 from keymark.reports.history.headline_chart import headline_charts, lettering
@@ -118,13 +117,7 @@ def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
     ]
     # The largest first, so that no core is left alone with it at the end.
     work.sort(key=lambda run: -sum(file.stat().st_size for file in run.path.iterdir()))
-    workers = min(len(work), os.cpu_count() or 1)
-    if workers > 1:
-        # A fork would share the threads of Arrow and numpy.
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            made = list(pool.map(publish_run, [out] * len(work), work))
-    else:
-        made = [publish_run(out, each) for each in work]
+    made = on_each_core(partial(publish_run, out), work)
     entries = sorted(made, key=lambda entry: entry.run_id)
     write_feeds(out, [out / "runs" / each.run_id for each in entries])
     newest = sorted(entries, key=lambda entry: entry.started, reverse=True)
