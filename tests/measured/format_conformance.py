@@ -84,13 +84,15 @@ def conform(name: str, out: Path, streams: int, played: dict[tuple[str, str, int
             for seed in range(streams):
                 if (name, mode, seed) in played:
                     continue
+                table = folder / "ns" / f"t{seed}"
+                shutil.rmtree(table, ignore_errors=True)  # a call before may have been cut off
                 told = play(engine, mode, folder, seed, compacts=compacts, options=options)
                 for each in told:
                     print(f"{name}, {each}", flush=True)
                 played[name, mode, seed] = len(told)
                 with noted(out).open("a") as file:
                     file.write(json.dumps([name, mode, seed, told]) + "\n")
-                shutil.rmtree(folder / "ns" / f"t{seed}", ignore_errors=True)
+                shutil.rmtree(table, ignore_errors=True)
             print(f"{name}, {mode}: {streams} streams", flush=True)
     finally:
         process.close()
