@@ -10,11 +10,12 @@ import functools
 import json
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Self
 
 from pydantic import PlainValidator, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, from_json
 
 from keymark.harness.engines import is_native
 
@@ -80,12 +81,26 @@ class _JsonLine:
         try:
             # mypy takes the class for one of its instances.
             adapter = _adapter(cls)  # type: ignore[arg-type]
-            record: Self = adapter.validate_python(json.loads(line))
-        except RecursionError as error:
-            raise ValueError("nested too deeply") from error
+            record: Self = adapter.validator.validate_python(_json(line))
         except ValidationError as error:
             raise ValueError(wrong_keys(error)) from error
         return record
+
+
+def _json(line: bytes | str) -> object:
+    """Read with pydantic's reader, which takes half the time of the standard library's.
+
+    It refuses lone surrogates, which stand in names that are no Unicode.
+
+    Raises:
+        ValueError: no JSON, or nested too deeply.
+    """
+    with suppress(ValueError):
+        return from_json(line)
+    try:
+        return json.loads(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 @functools.cache

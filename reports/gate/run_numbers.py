@@ -165,7 +165,7 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
         },
         wrong=wrong,
         foreign=frozenset(_name(c.cell, engine) for c in cells if _is_foreign(c.engine)),
-        work=facts.work(run, engine),
+        work=facts.work(run.record, engine),
         stages=_stages(path, engine),
         versions=facts.versions(run),
         scenario=clean(run.record.scenario.name or "", 60),

@@ -8,16 +8,16 @@ never joined.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from keymark.harness.engines import is_native
+from keymark.harness.store.run_record import RunRecord
 from keymark.reports.gate.run_numbers import Key
 from keymark.reports.history.series import History, differing_work, number_history
 from keymark.reports.model import facts, projection, tables
 from keymark.reports.model.measures import Measure
-from keymark.reports.model.projection import Run
 from keymark.reports.render.text import clean
 
 
@@ -63,23 +63,32 @@ class WorkHistory:
     headlines: tuple[HeadlineHistory, ...]
 
 
-@dataclass(slots=True)
-class _Group:
-    """Runs of the same work on the same machine."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """A run that has ended, its samples not yet read.
 
-    scenario: str
-    machine: str
-    runs: list[Run] = field(default_factory=list)
+    Attributes:
+        path: its folder.
+        run_id: as run.json says.
+        record: what run.json says.
+    """
 
-    def takes(self, run: Run) -> bool:
-        """Whether a run belongs here; of one without a scenario nobody knows what it did."""
-        same = (self.scenario, self.machine) == (_scenario(run), _machine(run))
-        is_known = run.record.scenario.name is not None
-        return is_known and same and not differing_work(facts.work(self.runs[0]), facts.work(run))
+    path: Path
+    run_id: str
+    record: RunRecord
+
+    def is_repeated_by(self, other: _Ended) -> bool:
+        """Whether both did the same; of one without a scenario nobody knows what it did."""
+        first, record = self.record, other.record
+        same = (_scenario(first), _machine(first)) == (_scenario(record), _machine(record))
+        is_known = record.scenario.name is not None
+        return is_known and same and not differing_work(facts.work(first), facts.work(record))
 
 
 def read_all(paths: Sequence[Path]) -> list[WorkHistory]:
     """The history of each headline in run folders of any scenarios, those of most runs first.
+
+    The samples of a run whose work no other run did are not read: it has no history.
 
     Args:
         paths: of run folders that have ended.
@@ -87,36 +96,41 @@ def read_all(paths: Sequence[Path]) -> list[WorkHistory]:
     Raises:
         ReportError: a path is no run folder, or its run has not ended.
     """
-    groups: list[_Group] = []
-    runs = map(projection.load_ended, paths)
+    groups: list[list[_Ended]] = []
+    runs = [_ended(path) for path in paths]
     for run in sorted(runs, key=lambda run: (run.record.started, run.run_id)):
-        group = next((each for each in groups if each.takes(run)), None)
+        group = next((each for each in groups if each[0].is_repeated_by(run)), None)
         if group is None:
-            group = _Group(_scenario(run), _machine(run))
-            groups.append(group)
-        group.runs.append(run)
-    ordered = sorted(groups, key=lambda each: (-len(each.runs), each.scenario))
-    return [
+            groups.append(group := [])
+        group.append(run)
+    found = [
         WorkHistory(
-            scenario=each.scenario,
-            machine=each.machine,
-            runs=tuple(clean(run.run_id) for run in each.runs),
-            headlines=tuple(_headlines(each.runs)),
+            scenario=_scenario(group[0].record),
+            machine=_machine(group[0].record),
+            runs=tuple(clean(run.run_id) for run in group),
+            headlines=tuple(_headlines(group)) if len(group) > 1 else (),
         )
-        for each in ordered
+        for group in groups
     ]
+    return sorted(found, key=lambda work: (-len(work.runs), work.scenario))
 
 
-def _scenario(run: Run) -> str:
-    return clean(run.record.scenario.name or "no name", 60)
+def _ended(path: Path) -> _Ended:
+    record = projection.ended_record(path)
+    return _Ended(path=path, run_id=record.run_id or path.resolve().name, record=record)
 
 
-def _machine(run: Run) -> str:
-    return facts.machine_words(run.record.machine) or "a machine that is not told"
+def _scenario(record: RunRecord) -> str:
+    return clean(record.scenario.name or "no name", 60)
 
 
-def _headlines(runs: Sequence[Run]) -> list[HeadlineHistory]:
+def _machine(record: RunRecord) -> str:
+    return facts.machine_words(record.machine) or "a machine that is not told"
+
+
+def _headlines(group: Sequence[_Ended]) -> list[HeadlineHistory]:
     """Each headline measure that two of the runs have of some cell."""
+    runs = [projection.load_ended(each.path) for each in group]
     measures: dict[str, Measure] = {}
     numbers: dict[str, dict[Key, dict[int, float]]] = {}
     native: dict[Key, bool] = {}

@@ -134,14 +134,14 @@ def scenario(run: Run) -> list[Fact]:
     return _flat(run.record.scenario.document)
 
 
-def work(run: Run, engine: str | None = None) -> dict[str, str]:
+def work(record: RunRecord, engine: str | None = None) -> dict[str, str]:
     """What was done to which rows, on which Spark, as (dotted key of the scenario -> text).
 
     Args:
-        run: a run.
+        record: what `run.json` says of a run.
         engine: the side of a job whose values count; None for the only one.
     """
-    plan = run.record.scenario.document
+    plan = record.scenario.document
     sides = plan.get(_SIDES)
     if isinstance(sides, Mapping):
         side = sides.get(engine or next(iter(sides), "")) if engine or len(sides) == 1 else None

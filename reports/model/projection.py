@@ -203,9 +203,9 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
         ReportError: a path is no run folder, or a finished line of it is damaged.
     """
     runs = [_load_one(path) for path in paths]
-    engines = {cell.engine for run in runs for cell in run.cells}
     if len(runs) == 1:
-        return (_labelled(runs[0], "", engines),)
+        return (_alone(runs[0]),)
+    engines = {cell.engine for run in runs for cell in run.cells}
     return tuple(
         _labelled(
             run,
@@ -216,16 +216,41 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
     )
 
 
+def of_lines(
+    path: Path, record: RunRecord, samples: Sequence[Sample], beats: Iterable[Beat]
+) -> Run:
+    """The run of a folder whose files have been read, all lines of them.
+
+    Raises:
+        ReportError: a sample is of another run.
+    """
+    return _alone(_run(path, record, samples, beats, []))
+
+
 def load_ended(path: Path) -> Run:
     """Load the run of a folder.
 
     Raises:
         ReportError: it is no run folder, or its run has not ended.
     """
+    ended_record(path)
     (run,) = load([path])
-    if run.record.is_running:
-        raise ReportError(f"{clean(path)} is not complete; `--resume` continues it")
     return run
+
+
+def ended_record(path: Path) -> RunRecord:
+    """What `run.json` says in the folder of a run.
+
+    Raises:
+        ReportError: it is no run folder, or its run has not ended.
+    """
+    try:
+        record = RunFolder.open(path).read_record()
+    except RunFolderError as error:
+        raise ReportError(clean(error)) from error
+    if record.is_running:
+        raise ReportError(f"{clean(path)} is not complete; `--resume` continues it")
+    return record
 
 
 def failed_cells(record: RunRecord) -> dict[str, str]:
@@ -261,12 +286,9 @@ def step_order(step: str) -> tuple[int, int, str]:
 def _load_one(path: Path) -> Run:
     try:
         folder = RunFolder.open(path)
-        record = folder.read_record()
-        samples = tuple(folder.samples())
-        beats = sorted(folder.beats(), key=lambda beat: beat.at)
+        record, samples, beats = folder.read_record(), folder.samples(), folder.beats()
     except RunFolderError as error:
         raise ReportError(clean(error)) from error
-    run_id = record.run_id or path.resolve().name
     notices = []
     written = content(folder.samples_file)
     if written and not written.endswith(b"\n"):
@@ -274,9 +296,21 @@ def _load_one(path: Path) -> Run:
         notices.append(
             f"line {number} of samples.jsonl is unfinished (the run was cut off) and left out"
         )
-    strangers = {sample.run_id for sample in samples} - {run_id}
-    if strangers:
-        raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
+    return _run(path, record, samples, beats, notices)
+
+
+def _run(
+    path: Path,
+    record: RunRecord,
+    samples: Sequence[Sample],
+    beats: Iterable[Beat],
+    notices: list[str],
+) -> Run:
+    """The run of what its files hold; notices of its cells are added to those of its files."""
+    run_id = record.run_id or path.resolve().name
+    if any(sample.run_id != run_id for sample in samples):
+        raise ReportError(f"{clean(RunFolder(path).samples_file)} holds samples of another run")
+    beats = sorted(beats, key=lambda beat: beat.at)
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.cell, []).append(sample)
@@ -296,7 +330,7 @@ def _load_one(path: Path) -> Run:
         label="",
         folder=path,
         record=record,
-        samples=samples,
+        samples=tuple(samples),
         cells=tuple(sorted(views, key=cell_order)),
         notices=tuple(notices),
         beats=tuple(beats),
@@ -361,6 +395,11 @@ def _series(samples: Iterable[Sample], notices: list[str]) -> dict[tuple[str, st
         key: Series(step=key[0], phase=key[1], metric=key[2], unit=units[key], values=trials)
         for key, trials in values.items()
     }
+
+
+def _alone(run: Run) -> Run:
+    """A run that no other one has to be told from."""
+    return _labelled(run, "", {cell.engine for cell in run.cells})
 
 
 def _labelled(run: Run, label: str, engines: set[str]) -> Run:

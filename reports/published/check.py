@@ -137,7 +137,7 @@ def _other_work(first: Path, second: Path) -> str:
     names = [each.record.scenario.name for each in (again, run)]
     if names[0] != names[1]:
         return f"{second.name} is a run of scenario {names[0]}, and this one of {names[1]}"
-    ours, theirs = facts.work(run), facts.work(again)
+    ours, theirs = facts.work(run.record), facts.work(again.record)
     for key, value in ours.items():
         # Cores and memory are the machine's, and so is where its tables are.
         if theirs.get(key, value) != value and not key.startswith(("spark.", "table.location")):

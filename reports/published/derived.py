@@ -37,8 +37,8 @@ def summary(run: projection.Run) -> dict[str, Any]:
 def derived_findings(run: PublishedRun) -> Iterator[Finding]:
     """Each number that the samples do not give."""
     try:
-        (loaded,) = projection.load([run.path])
-        given = summary(loaded)
+        samples, beats = [each for _, each in run.samples], [each for _, each in run.beats]
+        given = summary(projection.of_lines(run.path, run.record, samples, beats))
     except ReportError as error:
         yield in_file("", "", str(error))
         return

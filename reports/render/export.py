@@ -65,7 +65,7 @@ def summary(
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
         "verified": verified(runs),
-        **({"work": work(runs[0]), "versions": versions(runs[0])} if len(runs) == 1 else {}),
+        **({"work": work(runs[0].record), "versions": versions(runs[0])} if len(runs) == 1 else {}),
         "seeded_ids": sorted({clean(name) for run in runs for name in run.record.seeded_ids}),
         "cells": [_cell(cell) for run in runs for cell in run.cells],
         "missing": [clean(name) for run in runs for name in missing_cells(run)],
