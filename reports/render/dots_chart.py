@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
@@ -64,21 +65,27 @@ def dots_chart(
     ends = [end for row in rows for dot in row.dots for end in (dot.low, dot.value, dot.high)]
     known = [end for end in (*ends, *([] if line is None else [line])) if end > 0]
     low, high = min(known) / _ROOM, max(known) * _ROOM
+    # The dots of a row lie around its middle.
+    placed = [
+        (place + 0.7 * ((number + 0.5) / len(row.dots) - 0.5), dot)
+        for place, row in enumerate(rows)
+        for number, dot in enumerate(row.dots)
+    ]
 
     def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
         if line is not None:
             axes.axvline(line, color=INK, linewidth=1.2)
-        for place, row in enumerate(rows):
-            for number, dot in enumerate(row.dots):
-                beside = (number + 0.5) / len(row.dots) - 0.5
-                at = max(dot.value, low * _EDGE)
-                around = [[at - min(max(dot.low, low), at)], [max(dot.high, at) - at]]
-                axes.errorbar(
-                    at, place + 0.7 * beside, xerr=around, fmt=marks[dot.name], color=dot.color,
-                    ecolor=INK, markersize=5.5, markeredgecolor=INK, markeredgewidth=0.6,
-                    elinewidth=0.9,
-                )  # fmt: skip
+        for name, color in dict.fromkeys((dot.name, dot.color) for _, dot in placed):
+            mine = [(at, dot) for at, dot in placed if (dot.name, dot.color) == (name, color)]
+            middle = [max(dot.value, low * _EDGE) for _, dot in mine]
+            least = [min(max(dot.low, low), x) for x, (_, dot) in zip(middle, mine, strict=True)]
+            most = [max(dot.high, x) for x, (_, dot) in zip(middle, mine, strict=True)]
+            axes.errorbar(
+                middle, [at for at, _ in mine], xerr=np.abs(np.subtract([least, most], middle)),
+                fmt=marks[name], color=color, ecolor=INK, markersize=5.5,
+                markeredgecolor=INK, markeredgewidth=0.6, elinewidth=0.9,
+            )  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlim(low, high)
         axes.set_ylim(len(rows) - 0.5, -0.5)

@@ -30,7 +30,7 @@ TITLE = "The machine's noise"
 _CHART_TITLE = "Every beat of the canary"
 
 _SECONDS = Unit.SECONDS.value
-_PANEL_ROWS = 4
+_PANEL_ROWS = 3
 _MARKERS = {"processor": "o", "disk": "s", "memory": "^"}
 
 
