@@ -118,7 +118,7 @@ def _engine_words(engine: str) -> str:
         return f"{other.release.title} {other.version}"
     library = library_name(engine)
     if library:
-        return f"the library {library.library} {library.version}, without Spark"
+        return f"the library {library.library} {library.version} (without Spark)"
     own = {NATIVE: "Keymark's own engine", WITHOUT_SPARK: "Keymark's own engine without Spark"}
     return own.get(engine, f"engine {clean(engine, 40)}")
 

@@ -17,8 +17,8 @@ _MARKERS = "osD^vPX*<>"
 _ROOM = 1.2
 _EDGE = 1.05
 _NARROW, _WIDE = 4, 100
-_LABEL, _NAME = 26, 34
-"""Letters in a line of a row's label, and of an entry of the legend."""
+_LABEL, _NAME, _AXIS = 26, 34, 40
+"""Letters in a line of a row's label, of an entry of the legend, and below the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,8 @@ def dots_chart(
         axes.set_axisbelow(True)
         axes.tick_params(length=0)
         axes.xaxis.label.set_fontsize(9)
-        axes.set_xlabel(axis if all(ends) else f"{axis}\nat the left edge: 0")
+        words = "\n".join(textwrap.fill(line, _AXIS) for line in axis.split("\n"))
+        axes.set_xlabel(words if all(ends) else f"{words}\nat the left edge: 0")
         for side in ("top", "right", "bottom"):
             axes.spines[side].set_visible(False)
         handles = [

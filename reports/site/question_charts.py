@@ -34,7 +34,7 @@ def _published(run: Run) -> Iterator[tuple[Chart, str]]:
     shown, rows = claims_of(run), _claim_rows(run)
     if shown is None or not rows:
         return
-    axis = "measured as a multiple of the published figure\non the line or left of it: reached"
+    axis = "as a multiple of the published figure\non the line or left of it: reached"
     drawing = dots_chart(rows, title=shown.title, axis=axis)
     label = f"Chart of published figures beside those of the run. {shown.sentence}"
     yield chart("published", shown.title, label, drawing, shown.grid), shown.sentence

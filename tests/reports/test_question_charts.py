@@ -121,3 +121,15 @@ def test_dots_are_drawn_wherever_they_are(value):
     drawn = dots_chart(rows, title="t", axis="x")
     assert drawn.bare_svg == dots_chart(rows, title="t", axis="x").bare_svg
     ET.fromstring(drawn.bare_svg)
+
+
+def test_long_words_below_the_axis_stay_on_the_picture():
+    dot = Dot(name="a", color="#123456", value=2.0, low=1.0, high=3.0)
+    words = "measured as a multiple of the published figure\non the line or left of it: reached"
+    svg = dots_chart([DotRow(label="a", dots=(dot,))], title="t", axis=words).bare_svg
+    lines = {each.strip() for each in ET.fromstring(svg).itertext()}
+    assert lines >= {
+        "measured as a multiple of the published",
+        "figure",
+        "on the line or left of it: reached",
+    }
