@@ -101,7 +101,8 @@ def read_all(paths: Sequence[Path]) -> list[WorkHistory]:
     for run in sorted(runs, key=lambda run: (run.record.started, run.run_id)):
         group = next((each for each in groups if each[0].is_repeated_by(run)), None)
         if group is None:
-            groups.append(group := [])
+            group = []
+            groups.append(group)
         group.append(run)
     found = [
         WorkHistory(
