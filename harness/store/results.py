@@ -90,7 +90,7 @@ class _JsonLine:
 def _json(line: bytes | str) -> object:
     """Read with pydantic's reader, which takes half the time of the standard library's.
 
-    It refuses lone surrogates, which stand in names that are no Unicode.
+    It refuses the lone surrogates of names that are no Unicode; those the standard library reads.
 
     Raises:
         ValueError: no JSON, or nested too deeply.

@@ -64,7 +64,7 @@ class WorkHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
+class _EndedRun:
     """A run that has ended, its samples not yet read.
 
     Attributes:
@@ -77,7 +77,7 @@ class _Ended:
     run_id: str
     record: RunRecord
 
-    def is_repeated_by(self, other: _Ended) -> bool:
+    def is_repeated_by(self, other: _EndedRun) -> bool:
         """Whether both did the same; of one without a scenario nobody knows what it did."""
         first, record = self.record, other.record
         same = (_scenario(first), _machine(first)) == (_scenario(record), _machine(record))
@@ -96,7 +96,7 @@ def read_all(paths: Sequence[Path]) -> list[WorkHistory]:
     Raises:
         ReportError: a path is no run folder, or its run has not ended.
     """
-    groups: list[list[_Ended]] = []
+    groups: list[list[_EndedRun]] = []
     runs = [_ended(path) for path in paths]
     for run in sorted(runs, key=lambda run: (run.record.started, run.run_id)):
         group = next((each for each in groups if each[0].is_repeated_by(run)), None)
@@ -116,9 +116,9 @@ def read_all(paths: Sequence[Path]) -> list[WorkHistory]:
     return sorted(found, key=lambda work: (-len(work.runs), work.scenario))
 
 
-def _ended(path: Path) -> _Ended:
+def _ended(path: Path) -> _EndedRun:
     record = projection.ended_record(path)
-    return _Ended(path=path, run_id=record.run_id or path.resolve().name, record=record)
+    return _EndedRun(path=path, run_id=record.run_id or path.resolve().name, record=record)
 
 
 def _scenario(record: RunRecord) -> str:
@@ -129,9 +129,9 @@ def _machine(record: RunRecord) -> str:
     return facts.machine_words(record.machine) or "a machine that is not told"
 
 
-def _headlines(group: Sequence[_Ended]) -> list[HeadlineHistory]:
+def _headlines(group: Sequence[_EndedRun]) -> list[HeadlineHistory]:
     """Each headline measure that two of the runs have of some cell."""
-    runs = [projection.load_ended(each.path) for each in group]
+    runs = [run for each in group for run in projection.load([each.path])]
     measures: dict[str, Measure] = {}
     numbers: dict[str, dict[Key, dict[int, float]]] = {}
     native: dict[Key, bool] = {}

@@ -219,7 +219,7 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
 def of_lines(
     path: Path, record: RunRecord, samples: Sequence[Sample], beats: Iterable[Beat]
 ) -> Run:
-    """The run of a folder whose files have been read, all lines of them.
+    """Make a run of the lines of its files, which the caller has read and found whole.
 
     Raises:
         ReportError: a sample is of another run.
@@ -233,8 +233,8 @@ def load_ended(path: Path) -> Run:
     Raises:
         ReportError: it is no run folder, or its run has not ended.
     """
-    ended_record(path)
     (run,) = load([path])
+    _refuse_running(path, run.record)
     return run
 
 
@@ -248,9 +248,13 @@ def ended_record(path: Path) -> RunRecord:
         record = RunFolder.open(path).read_record()
     except RunFolderError as error:
         raise ReportError(clean(error)) from error
+    _refuse_running(path, record)
+    return record
+
+
+def _refuse_running(path: Path, record: RunRecord) -> None:
     if record.is_running:
         raise ReportError(f"{clean(path)} is not complete; `--resume` continues it")
-    return record
 
 
 def failed_cells(record: RunRecord) -> dict[str, str]:
