@@ -145,7 +145,7 @@ def _in_partitions(layout: Layout, partitions: Sequence[Sequence[str | None]]) -
     words = []
     for number, column in enumerate(layout.partition_path):
         name, values = named(column), {part[number] for part in partitions}
-        texts = ", ".join(quoted(value) for value in sorted(filter(None, values)))
+        texts = ", ".join(sorted(quoted(value) for value in values if value is not None))
         tests = [f"t.{name} IN ({texts})"] if texts else []
         tests += [f"t.{name} IS NULL"] if None in values else []
         words.append(f" AND t.{name} <=> s.{name} AND ({' OR '.join(tests)})")

@@ -189,7 +189,7 @@ class Runner:
                     cells.warm_load(context, cell, loader, builds=builds, all_steps=is_cold)
         for trial in schedule.load_trials():
             is_left_out = trial.cell.cell_id in self._left_out
-            if trial in loads and not is_left_out:
+            if trial in loads and not is_left_out and not self._is_too_large(trial, LOAD):
                 self._tell(f"{trial.cell.cell_id}: load")
                 self.between.beat(f"{trial.label}|load")
                 self._time_left.begin()
@@ -279,7 +279,8 @@ class Runner:
         """
         for trial in trials:
             cell_id = trial.cell.cell_id
-            if cell_id not in self._left_out and TrialKey.of(trial) not in self._taken:
+            is_due = cell_id not in self._left_out and TrialKey.of(trial) not in self._taken
+            if is_due and not self._is_too_large(trial, self._steps_of(trial)[0]):
                 kind = "warm-up" if trial.warmup else "repetition"
                 self._tell(f"{cell_id}: {kind} {trial.repetition + 1}{self._reached}")
                 self.between.beat(trial.label)
@@ -289,6 +290,20 @@ class Runner:
                 self._keep(trial, results, append=True)
                 self._time_left.end(self._kind(trial))
             self.progress.end()
+
+    def _is_too_large(self, trial: Trial, step: Step) -> bool:
+        """Whether a smaller table of its kind came to a limit: then the trial's cell has ended too.
+
+        Args:
+            trial: that is not begun yet.
+            step: the first one that it would take, which is kept as the one that was not tried.
+        """
+        smaller = next((name for name in trial.cell.smaller if name in self.ended), "")
+        if smaller:
+            reason = f"not tried, since {smaller} came to a limit"
+            untried = StepResult(step=step, values={WHOLE: 0.0}, failed=True, ended=reason)
+            self._keep(trial, [untried], append=True)
+        return bool(smaller)
 
     def repeat(self, schedule: Schedule, deadline: float | None) -> int:
         """Take the repetitions that count; how many there were.

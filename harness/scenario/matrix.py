@@ -32,6 +32,8 @@ class Cell:
             for this engine, then the variant's.
         data: what its table is loaded with and changed by, where that is the scenario's to say.
         variant: name of the variant of its table; empty where the scenario has none.
+        smaller: ids of the cells whose tables are smaller and that differ in nothing else, the
+            smallest one first.
     """
 
     cell_id: str
@@ -41,6 +43,7 @@ class Cell:
     options: Mapping[str, str]
     data: DataPoint
     variant: str = ""
+    smaller: tuple[str, ...] = ()
 
     def is_among(self, names: Iterable[str]) -> bool:
         """Whether one of the names is the cell's id, or a beginning of it that ends at a slash."""
@@ -99,11 +102,12 @@ def _cell(scenario: Scenario, *, engine: str, index: str, variant: str, data: Da
     parts = [engine, index]
     parts += [variant] if variant else []
     parts += [f"shape-{data.shape}"] if data.shape else []
-    parts += [f"rows-{data.rows}"] if scenario.dataset.sizes else []
+    size = [f"rows-{data.rows}"] if scenario.dataset.sizes else []
     batch = [f"batch-{data.batch}"] if data.batch else []
+    smaller = [rows for rows in scenario.dataset.sizes if rows < data.rows]
     return Cell(
-        cell_id="/".join([*parts, *batch]),
-        table_id="/".join(parts),
+        cell_id="/".join([*parts, *size, *batch]),
+        table_id="/".join([*parts, *size]),
         engine=engine,
         index=index,
         options={
@@ -114,6 +118,7 @@ def _cell(scenario: Scenario, *, engine: str, index: str, variant: str, data: Da
         },
         data=data,
         variant=variant,
+        smaller=tuple("/".join([*parts, f"rows-{rows}", *batch]) for rows in smaller),
     )
 
 

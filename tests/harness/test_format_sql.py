@@ -47,6 +47,8 @@ def test_a_merge_may_look_in_the_partitions_of_the_batch_alone():
         "ON t.`uuid` = s.`uuid` AND t.`dt` <=> s.`dt` AND "
         "(t.`dt` IN ('a\\'', 'b') OR t.`dt` IS NULL) WHEN MATCHED"
     ) in some
+    # An empty text is a value like any other.
+    assert "(t.`dt` IN ('')) WHEN" in format_sql.upsert("t", ONE, {}, partitions=[("",)])
 
 
 def test_a_delete_asks_for_keys_alone():

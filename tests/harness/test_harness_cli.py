@@ -56,6 +56,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "compaction",
         "formats",
         "formats_codec",
+        "formats_large",
         "formats_limits",
         "formats_sorted",
         "formats_tuned",

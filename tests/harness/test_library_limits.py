@@ -137,6 +137,46 @@ def test_cells_that_share_the_table_end_with_its_load(tmp_path):
     assert set(outcome.ended.values()) == {f"bulk_insert: {TOLD}"}
 
 
+class HoldsFewRows(HonestTable):
+    """The table of one index has too little memory for a step when it is loaded with 20 or more."""
+
+    step = "upsert"
+
+    def _step(self, step):
+        if self.index == "bucket" and step == self.step and "rows-10" not in str(self.path):
+            raise LimitError("it held more than 1.0 GB (schedule.memory_gb)")
+
+    def upsert(self, df, /):
+        self._step("upsert")
+        return super().upsert(df)
+
+    def bulk_insert(self, df, /):
+        self._step("bulk_insert")
+        return super().bulk_insert(df)
+
+
+class LoadsFewRows(HoldsFewRows):
+    step = "bulk_insert"
+
+
+@pytest.mark.parametrize(
+    ("table", "untried"), [(HoldsFewRows, "upsert_1"), (LoadsFewRows, "bulk_insert")]
+)
+def test_larger_tables_are_not_tried_once_a_smaller_one_came_to_a_limit(tmp_path, table, untried):
+    samples, outcome, _, _ = run(tmp_path, table, "dataset.sizes=[10,20,30,50]")
+    assert outcome.failed == {}
+    told = {name: reason for name, reason in outcome.ended.items() if "not tried" in reason}
+    reason = f"{untried}: not tried, since native/bucket/rows-20 came to a limit"
+    assert told == {f"native/bucket/rows-{rows}": reason for rows in (30, 50)}
+    assert set(outcome.ended) == {*told, "native/bucket/rows-20"}
+    assert {s.repetition for s in samples if s.cell == "native/bucket/rows-10"} == {0, 1}
+    assert {s.repetition for s in samples if s.cell == "native/record/rows-50"} == {0, 1}
+    of_untried = [s for s in samples if s.cell in told and s.reason]
+    assert [(s.step, s.value, s.verified, s.valid) for s in of_untried] == [
+        (untried, 0.0, True, False)
+    ] * 2
+
+
 def test_what_a_process_may_hold_and_use_is_the_scenarios(tmp_path):
     name = LibraryName("pyiceberg", "0.12.0")
     said = scenario.load("ci", sets=["schedule.memory_gb=3", "spark.master='local[1]'"])

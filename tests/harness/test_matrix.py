@@ -283,6 +283,16 @@ def test_each_format_is_measured_with_two_codecs_and_nothing_else_differs():
         assert variants["gzip"] == variants["zstd"]
 
 
+def test_the_large_formats_differ_in_their_size_alone_but_for_what_comes_to_a_limit():
+    large, plain = scenario.load("formats_large"), scenario.load("formats")
+    assert (large.dataset.rows, large.schedule.repetitions) == (10_000_000, 1)
+    assert large.dataset.model_copy(update={"rows": plain.dataset.rows}) == plain.dataset
+    assert (large.workload, large.spark) == (plain.workload, plain.spark)
+    names = {cell.cell_id for cell in matrix.expand(plain)}
+    left_out = names - {cell.cell_id for cell in matrix.expand(large)}
+    assert {name.partition("@")[0] for name in left_out} == {"pyiceberg"}
+
+
 def test_the_limits_of_engines_without_spark_are_looked_for_at_several_sizes():
     loaded, plain = scenario.load("formats_limits"), scenario.load("formats")
     cells = matrix.expand(loaded)

@@ -16,7 +16,6 @@ SECTIONS = (
     "table, workload"
 )
 
-
 QUICKSTART = ("record", "global_simple", "global_bloom", "bucket")
 EVERY = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 BUILT_IN = {
@@ -31,6 +30,7 @@ BUILT_IN = {
     "compaction": QUICKSTART[:1],
     "formats": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
     "formats_codec": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
+    "formats_large": ("record", "merge", "merge_dv", "merge_cow", "merge_mor"),
     "formats_limits": ("record", "merge", "upsert"),
     "formats_sorted": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
     "formats_tuned": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
@@ -62,8 +62,8 @@ BUILT_IN = {
     "write_latency": QUICKSTART,
 }
 VARIED = (
-    *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats", "speed"),
-    *("formats_codec", "formats_limits", "formats_sorted", "formats_tuned", "virtual_keys"),
+    *(name for name in BUILT_IN if name.startswith(("calibrate", "formats"))),
+    *("block_size", "bootstrap", "compaction", "speed", "virtual_keys"),
     *("holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
 )
 

@@ -4,7 +4,8 @@
 
 Each stream (`tests/harness/format_streams.py`) is played into a new table of each mode and compared
 with the generator after every step. Differences are printed; the last line counts streams.
-What was played is noted in DIR/streams.jsonl, and a second call with the same DIR goes on after it.
+What was played is noted in DIR/streams.jsonl. A second call with the same DIR goes on after it, and
+prints the differences of the first one again.
 `native@without-spark` is played in each of its indexes to which rows may move between partitions.
 """
 
@@ -37,6 +38,9 @@ ENGINES = ("delta@3.3.2", "iceberg@1.10.0", "deltalake@1.6.6", PYICEBERG, WITHOU
 WITHOUT_COMPACTION = (PYICEBERG, WITHOUT_SPARK)
 
 MEMORY = 8_000_000_000
+
+# The differences of each stream, by engine, mode and seed.
+Played = dict[tuple[str, str, int], list[str]]
 
 
 def started(name: str, out: Path) -> tuple[Engine, FormatProcess | WatchedProcess]:
@@ -74,7 +78,7 @@ def modes(name: str) -> dict[str, dict[str, str]]:
     }
 
 
-def conform(name: str, out: Path, streams: int, played: dict[tuple[str, str, int], int]) -> None:
+def conform(name: str, out: Path, streams: int, played: Played) -> None:
     """Play the streams into an engine that were not played yet, and note their differences."""
     engine, process = started(name, out)
     compacts = name not in WITHOUT_COMPACTION
@@ -83,19 +87,25 @@ def conform(name: str, out: Path, streams: int, played: dict[tuple[str, str, int
             folder = out / name / mode
             for seed in range(streams):
                 if (name, mode, seed) in played:
+                    told(name, played[name, mode, seed])
                     continue
                 table = folder / "ns" / f"t{seed}"
                 shutil.rmtree(table, ignore_errors=True)  # a call before may have been cut off
-                told = play(engine, mode, folder, seed, compacts=compacts, options=options)
-                for each in told:
-                    print(f"{name}, {each}", flush=True)
-                played[name, mode, seed] = len(told)
+                found = play(engine, mode, folder, seed, compacts=compacts, options=options)
+                told(name, found)
+                played[name, mode, seed] = found
                 with noted(out).open("a") as file:
-                    file.write(json.dumps([name, mode, seed, told]) + "\n")
+                    file.write(json.dumps([name, mode, seed, found]) + "\n")
                 shutil.rmtree(table, ignore_errors=True)
             print(f"{name}, {mode}: {streams} streams", flush=True)
     finally:
         process.close()
+
+
+def told(name: str, differences: list[str]) -> None:
+    """Print the differences of one stream, a line each."""
+    for each in differences:
+        print(f"{name}, {each}", flush=True)
 
 
 def noted(out: Path) -> Path:
@@ -103,12 +113,12 @@ def noted(out: Path) -> Path:
     return out / "streams.jsonl"
 
 
-def played_before(out: Path) -> dict[tuple[str, str, int], int]:
-    """How many differences each stream of an earlier call has, by engine, mode and seed."""
+def played_before(out: Path) -> Played:
+    """The differences of each stream of an earlier call."""
     if not noted(out).exists():
         return {}
     lines = map(json.loads, noted(out).read_text().splitlines())
-    return {(name, mode, seed): len(told) for name, mode, seed, told in lines}
+    return {(name, mode, seed): differences for name, mode, seed, differences in lines}
 
 
 def main() -> None:
