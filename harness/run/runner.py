@@ -189,7 +189,7 @@ class Runner:
                     cells.warm_load(context, cell, loader, builds=builds, all_steps=is_cold)
         for trial in schedule.load_trials():
             is_left_out = trial.cell.cell_id in self._left_out
-            if trial in loads and not is_left_out and not self._is_too_large(trial, LOAD):
+            if trial in loads and not is_left_out and not self._ends_untried(trial, LOAD):
                 self._tell(f"{trial.cell.cell_id}: load")
                 self.between.beat(f"{trial.label}|load")
                 self._time_left.begin()
@@ -280,7 +280,7 @@ class Runner:
         for trial in trials:
             cell_id = trial.cell.cell_id
             is_due = cell_id not in self._left_out and TrialKey.of(trial) not in self._taken
-            if is_due and not self._is_too_large(trial, self._steps_of(trial)[0]):
+            if is_due and not self._ends_untried(trial, self._steps_of(trial)[0]):
                 kind = "warm-up" if trial.warmup else "repetition"
                 self._tell(f"{cell_id}: {kind} {trial.repetition + 1}{self._reached}")
                 self.between.beat(trial.label)
@@ -291,8 +291,8 @@ class Runner:
                 self._time_left.end(self._kind(trial))
             self.progress.end()
 
-    def _is_too_large(self, trial: Trial, step: Step) -> bool:
-        """Whether a smaller table of its kind came to a limit: then the trial's cell has ended too.
+    def _ends_untried(self, trial: Trial, step: Step) -> bool:
+        """End a trial's cell if a smaller table of its kind came to a limit; whether one did.
 
         Args:
             trial: that is not begun yet.
