@@ -24,6 +24,7 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from PIL import Image
 
 from keymark.harness.store.units import Unit
@@ -260,7 +261,13 @@ def style_panel(axes: Axes, name: str) -> None:
 
 def number_ticks(axis: Axis) -> None:
     """Write ticks as plain numbers; a new scale of an axis needs this anew."""
-    axis.set_major_formatter(mpl.ticker.FuncFormatter(lambda x, _: f"{x:,.10g}"))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
+
+
+def log_ticks(low: float, high: float) -> LogLocator:
+    """Ticks of a logarithmic axis from `low` to `high` that leave room for their numbers."""
+    span = high / low
+    return LogLocator(subs=(1, 2, 5) if span < 100 else (1, 3) if span < 1000 else (1,))
 
 
 def stacked_medians(whole: SummaryTable) -> tuple[dict[str, list[float]], list[float]]:
@@ -303,7 +310,7 @@ def _finish(axes: Axes, labels: Sequence[str], right: float) -> None:
     axes.set_yticks(range(len(labels)), [_two_lines(label) for label in labels])
     axes.set_xlim(0, right if right > 0 else 1)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=0)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
-from keymark.reports.render.charts import GRID, INK, Drawing, number_ticks
+from keymark.reports.render.charts import GRID, INK, Drawing, log_ticks, number_ticks
 
 _MARKERS = "osD^vPX*<>"
 _ROOM = 1.2
 _EDGE = 1.05
-_NARROW, _WIDE = 4, 100
+_NARROW = 4
 _LABEL, _NAME, _AXIS = 26, 34, 40
 """Letters in a line of a row's label, of an entry of the legend, and below the axis."""
 
@@ -91,7 +91,8 @@ def dots_chart(
         axes.set_ylim(len(rows) - 0.5, -0.5)
         labels = [textwrap.fill(row.label, _LABEL) for row in rows]
         axes.set_yticks(range(len(rows)), labels, fontsize=8.5)
-        axes.xaxis.set_major_locator(_ticks(low, high))
+        ticks = MaxNLocator(4) if high < _NARROW * low else log_ticks(low, high)
+        axes.xaxis.set_major_locator(ticks)
         axes.xaxis.set_minor_locator(NullLocator())
         number_ticks(axes.xaxis)
         axes.grid(axis="x", color=GRID, linewidth=0.8)
@@ -116,10 +117,3 @@ def dots_chart(
 
     # A line of the legend takes less than half of a row.
     return Drawing(draw=draw, rows=len(rows) + 1 + len(names) // 4, title=title)
-
-
-def _ticks(low: float, high: float) -> Locator:
-    """Ticks that leave room for their numbers."""
-    if high < _NARROW * low:
-        return MaxNLocator(4)
-    return LogLocator(subs=(1, 2, 5) if high < _WIDE * low else (1,))

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.figure import FigureBase
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
-from keymark.reports.render.charts import GRID, INK, Drawing, interval_words, number_ticks
+from keymark.reports.render.charts import (
+    GRID,
+    INK,
+    Drawing,
+    interval_words,
+    log_ticks,
+    number_ticks,
+)
 from keymark.reports.render.format_values import times
 from keymark.reports.stats.statistics import Summary
 
@@ -15,7 +22,6 @@ PREFIX = "engines_"
 """How the names of its chart files begin."""
 
 _ROOM = 1.15
-_WIDE = 100
 
 
 def engines_chart(
@@ -46,7 +52,7 @@ def engines_chart(
         axes.set_yticks(
             range(len(ratios)), [label.replace(" · ", "\n", 1) for label, _, _ in ratios]
         )
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < _WIDE * low else (1,)))
+        axes.xaxis.set_major_locator(log_ticks(low, high))
         axes.xaxis.set_minor_locator(NullLocator())
         number_ticks(axes.xaxis)
         axes.grid(axis="x", color=GRID, linewidth=0.8)

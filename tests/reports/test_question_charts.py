@@ -123,6 +123,17 @@ def test_dots_are_drawn_wherever_they_are(value):
     ET.fromstring(drawn.bare_svg)
 
 
+@pytest.mark.parametrize(
+    ("value", "ticks"),
+    [(50.0, {"1", "2", "5", "10", "20", "50"}), (90.0, {"1", "3", "10", "30"}), (5e3, {"1", "10"})],
+)
+def test_a_wide_axis_has_as_many_ticks_as_it_has_room_for(value, ticks):
+    dot = Dot(name="a", color="#123456", value=value, low=value, high=value)
+    svg = dots_chart([DotRow(label="a", dots=(dot,))], title="t", axis="x").bare_svg
+    numbers = {text for each in ET.fromstring(svg).itertext() if (text := each.strip()).isdigit()}
+    assert numbers & {"1", "2", "3", "5", "10", "20", "30", "50"} == ticks
+
+
 def test_long_words_below_the_axis_stay_on_the_picture():
     dot = Dot(name="a", color="#123456", value=2.0, low=1.0, high=3.0)
     words = "measured as a multiple of the published figure\non the line or left of it: reached"
