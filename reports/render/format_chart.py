@@ -32,7 +32,7 @@ def format_charts(run: Run) -> Iterator[tuple[Chart, str]]:
             made = multiples_chart(
                 f"{PREFIX}{place}{run.file_suffix}",
                 f"Table formats by question{where}",
-                axis="multiple of the best, lower is better",
+                axis="as a multiple of the best one,\nlower is better",
                 finding=finding,
                 rows=rows,
             )
