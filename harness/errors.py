@@ -55,3 +55,16 @@ class LimitError(CellError):
 
 class GitError(HarnessError):
     """Git refuses, with the last line of what it says."""
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise the KeyboardInterrupt that `error` has taken the place of; return if there is none.
+
+    Ctrl-C makes PySpark cancel its jobs. Its clean-up then raises the jobs' failure in place of
+    the interrupt, which stays in the error's context.
+    """
+    earlier = error.__context__
+    while earlier is not None:
+        if isinstance(earlier, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        earlier = earlier.__context__

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from keymark.harness.errors import CellError
+from keymark.harness.errors import CellError, raise_interrupt
 from keymark.harness.run import cell as cells
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.step import (
@@ -224,6 +224,7 @@ class Runner:
             else:
                 result = cells.start(context, trial, loader, builds=schedule.builds(trial.cell))
         except CellError as error:
+            raise_interrupt(error)
             spent = {("total", "wall_s"): context.clock() - start}
             result = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
             is_taken = False

@@ -16,7 +16,7 @@ import pyarrow as pa
 from keymark.harness.engines import NATIVE, is_native, table_version
 from keymark.harness.engines.base import WriteOutcome, merge_on_read, scannable
 from keymark.harness.engines.hudi_releases import BASE_VERSION
-from keymark.harness.errors import CellError, LimitError
+from keymark.harness.errors import CellError, LimitError, raise_interrupt
 from keymark.harness.run import maintenance_steps, outside_entries
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
@@ -144,6 +144,7 @@ def take(run: StepRun) -> StepResult:
     try:
         values, mistake = _taken(run)
     except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
+        raise_interrupt(error)
         now = run.context.clock()
         if run.deadline is not None and now >= run.deadline:
             limit = f"a load or a repetition takes at most {run.context.trial_limit_s:,.0f} s"
@@ -211,6 +212,7 @@ def take_points(run: StepRun) -> list[StepResult]:
             values, mistake = point_values(point, found), next(filter(None, mistakes), None)
             results.append(StepResult(step=named.step, values=values, mistake=mistake))
         except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
+            raise_interrupt(error)
             spent = run.context.clock() - start
             results.append(StepResult.of_failure(named.step, spent, error))
         if results[-1].mistake is not None:

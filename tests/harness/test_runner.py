@@ -183,6 +183,10 @@ def test_a_cell_that_cannot_be_loaded_leaves_a_sample_that_says_so(tmp_path):
     assert {s.cell for s in samples if not s.valid} == {"native/record", "native/bucket"}
 
 
+def identity(s):
+    return s.cell, s.warmup, s.repetition, s.step, s.phase, s.metric
+
+
 def test_only_missing_repetitions_are_taken_when_resumed(tmp_path):
     samples, _, _, _ = run(tmp_path)
     folder = RunFolder(tmp_path / "run")
@@ -192,10 +196,6 @@ def test_only_missing_repetitions_are_taken_when_resumed(tmp_path):
     done = complete_trials(folder.samples(), steps(resolved.workload))
     folder.keep_only(lambda sample: TrialKey.of_sample(sample) in done)
     resumed, _, tools, _ = run(tmp_path, folder=folder)
-
-    def identity(s):
-        return s.cell, s.warmup, s.repetition, s.step, s.phase, s.metric
-
     assert sorted(map(identity, resumed)) == sorted(map(identity, samples))
     taken = {label.rpartition("|")[0] for label in tools.engines["native"].labels}
     assert taken == {"native/record|r2"}
@@ -343,3 +343,30 @@ def test_between_trials_somebody_may_do_what_is_off_the_clock(tmp_path):
     cells = ("native/record", "native/bucket")
     assert before[:2] == [f"{cell}|r0|load" for cell in cells]
     assert before[2:] == [f"{cell}|w0" for cell in cells] + [f"{cell}|r0" for cell in cells[::-1]]
+
+
+class InterruptedOnDelete(HonestTable):
+    """PySpark's clean-up raises the cancelled job's failure in place of the interrupt."""
+
+    def delete(self, _df, /):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("the job was cancelled")
+
+
+class InterruptedOnLoad(InterruptedOnDelete):
+    def bulk_insert(self, df, /):
+        self.delete(df)
+
+
+@pytest.mark.parametrize("table", [InterruptedOnDelete, InterruptedOnLoad])
+def test_an_interrupt_that_an_error_took_the_place_of_ends_the_run(tmp_path, table):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, table=table)
+    folder = RunFolder(tmp_path / "run")
+    assert all(sample.valid for sample in folder.samples())
+    resumed, outcome, _, _ = run(tmp_path, folder=folder)
+    whole, _, _, _ = run(tmp_path / "whole")
+    assert outcome.failed == {}
+    assert sorted(map(identity, resumed)) == sorted(map(identity, whole))
