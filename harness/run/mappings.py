@@ -19,6 +19,7 @@ import pyarrow as pa
 from keymark import Table
 from keymark.datasets.generate.mappings import Mappings
 from keymark.datasets.generate.rows import make_rows
+from keymark.harness.errors import raise_interrupt
 from keymark.harness.measure.build_progress import BuildProgress
 from keymark.harness.measure.environment import peak_memory
 from keymark.harness.run.cell import samples
@@ -242,6 +243,7 @@ class MappingRun:
             answer = handle.lookup(keys, stats=stats)
             wall = self.clock() - start
         except Exception as error:  # noqa: BLE001 - whatever is wrong fails its cell only
+            raise_interrupt(error)
             return StepResult.of_failure(step, self.clock() - start, error)
         values = {
             ("total", "wall_s"): wall,
