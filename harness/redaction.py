@@ -53,7 +53,7 @@ def is_sensitive(name: str) -> bool:
 
 def redact_text(text: str) -> str:
     """A text, such as an error, without the secrets in it."""
-    for secret in _secrets_in(tuple(os.environ.items())):
+    for secret in _secrets():
         text = text.replace(secret, REDACTED)
     text = _FORMED.sub(REDACTED, _USER_PART.sub("", text))
     return _ASSIGNED.sub(rf"\1{REDACTED}", text)
@@ -93,12 +93,12 @@ def redact_document(value: object) -> Any:
     return redact_text(value) if isinstance(value, str) else value
 
 
-@functools.cache
-def _secrets_in(environment: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """The values of variables (name, value) that are secrets, the longest first."""
-    found = {
-        value
-        for name, value in environment
-        if is_sensitive(name) and len(value) >= _SHORTEST and not value.startswith("/")
-    }
-    return tuple(sorted(found, key=len, reverse=True))
+def _secrets() -> list[str]:
+    """The values of variables that are secrets, the longest first."""
+    values = {os.environ[name] for name in os.environ if _is_sensitive_variable(name)}
+    found = (each for each in values if len(each) >= _SHORTEST and not each.startswith("/"))
+    return sorted(found, key=len, reverse=True)
+
+
+# Every text that is shown asks for each variable.
+_is_sensitive_variable = functools.lru_cache(maxsize=1000)(is_sensitive)

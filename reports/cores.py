@@ -22,14 +22,22 @@ The site takes a tenth less time and no more memory.
 def on_each_core(call: Callable[[_Work], _Made], work: Sequence[_Work]) -> list[_Made]:
     """Call a function of a module with each piece of work; each core takes one at a time.
 
+    This process is one of the workers: it takes the last piece that nobody has begun.
+
     Args:
         call: a function, or a `functools.partial` of one, that a process can be sent.
-        work: in the order of the results.
+        work: in the order of the results; the first ones are begun first.
     """
-    workers = min(len(work), os.cpu_count() or 1)
-    if workers <= 1:
+    others = min(len(work), os.cpu_count() or 1) - 1
+    if others <= 0:
         return [call(each) for each in work]
     # A fork would share the threads of Arrow and numpy.
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, gc.set_threshold, _GC_THRESHOLDS) as pool:
-        return list(pool.map(call, work))
+    context, before = get_context("spawn"), gc.get_threshold()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    try:
+        with ProcessPoolExecutor(others, context, gc.set_threshold, _GC_THRESHOLDS) as pool:
+            made = [pool.submit(call, each) for each in work]
+            ours = {at: call(work[at]) for at in reversed(range(len(work))) if made[at].cancel()}
+            return [ours[at] if at in ours else each.result() for at, each in enumerate(made)]
+    finally:
+        gc.set_threshold(*before)

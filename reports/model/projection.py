@@ -97,6 +97,13 @@ class CellView:
     spec: IndexSpec = UNKNOWN
     noise: float = 0.0
     by_rounds: bool = False
+    _rounds: Mapping[tuple[str, str, str], Mapping[int, Mapping[int, float]]] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Group the rounds, which every table and chart of the cell asks for."""
+        object.__setattr__(self, "_rounds", _rounds_of(self.series.values()))
 
     @property
     def failed(self) -> bool:
@@ -143,18 +150,22 @@ class CellView:
         complete = set.intersection(*map(set, rounds.values())) if rounds else set()
         return {(rep, 0): fmean(each[rep] for each in rounds.values()) for rep in sorted(complete)}
 
-    def rounds(self, kind: str, phase: str, metric: str) -> dict[int, dict[int, float]]:
+    def rounds(self, kind: str, phase: str, metric: str) -> Mapping[int, Mapping[int, float]]:
         """Values of the steps ``<kind>_<round>``, by round, then by repetition."""
-        found = {}
-        for (step, its_phase, its_metric), series in self.series.items():
-            # Most of a cell's series are of another phase or metric.
-            if its_metric != metric or its_phase != phase:
-                continue
-            stem, _, number = step.rpartition("_")
-            if stem == kind and number.isdecimal():
-                values = {repetition: value for (repetition, _), value in series.values.items()}
-                found[int(number)] = values
-        return found
+        return self._rounds.get((kind, phase, metric), {})
+
+
+def _rounds_of(
+    found: Iterable[Series],
+) -> Mapping[tuple[str, str, str], Mapping[int, Mapping[int, float]]]:
+    """Values of all steps ``<kind>_<round>`` by (kind, phase, metric), round and repetition."""
+    rounds: dict[tuple[str, str, str], dict[int, Mapping[int, float]]] = {}
+    for series in found:
+        kind, _, number = series.step.rpartition("_")
+        if kind and number.isdecimal():
+            values = {repetition: value for (repetition, _), value in series.values.items()}
+            rounds.setdefault((kind, series.phase, series.metric), {})[int(number)] = values
+    return rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

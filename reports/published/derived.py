@@ -61,6 +61,8 @@ def _differences(said: object, given: object, place: str) -> Iterator[tuple[str,
     """(where, what is said and what the samples give) of all that differs."""
     if isinstance(said, Mapping) and isinstance(given, Mapping):
         for key, value in said.items():
+            if key in given and _is_equal(value, given[key]):
+                continue
             inside = f"{place}.{key}" if place else str(key)
             if key not in given:
                 yield inside, f"is {_short(value)}; the samples give nothing of the kind"
@@ -71,18 +73,20 @@ def _differences(said: object, given: object, place: str) -> Iterator[tuple[str,
             yield place, f"has {len(said):,} entries; the samples give {len(given):,}"
             return
         for number, (one, other) in enumerate(zip(said, given, strict=True)):
-            yield from _differences(one, other, f"{place}[{_named(other, number)}]")
+            if not _is_equal(one, other):
+                yield from _differences(one, other, f"{place}[{_named(other, number)}]")
     elif not _is_equal(said, given):
         yield place, f"is {_short(said)}; the samples give {_short(given)}"
 
 
 def _is_equal(said: object, given: object) -> bool:
+    """Whether two values are equal; of those that hold others that has to be looked at in turn."""
     numbers = (int, float)
     if isinstance(said, bool) or isinstance(given, bool):
         return said is given
     if isinstance(said, numbers) and isinstance(given, numbers):
         return math.isclose(said, given, rel_tol=_ROUNDING)
-    return said == given
+    return isinstance(said, str | None) and said == given
 
 
 def _named(item: object, number: int) -> str:

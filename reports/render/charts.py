@@ -19,12 +19,20 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.patches import Patch
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator
+from matplotlib.transforms import (
+    Bbox,
+    BboxTransformTo,
+    ScaledTranslation,
+    Transform,
+    TransformedBbox,
+)
 from PIL import Image
 
 from keymark.harness.store.units import Unit
@@ -57,14 +65,26 @@ PHASE_LOOKS = {
 
 _WIDTH = 4.5
 _PIXELS = 1600
+# Of the label of a horizontal axis, in points below it: its ticks' numbers stand between.
+_LABEL_BELOW = 18
+# Between a number or a label and its axis, in points.
+_BESIDE = 4
+# Between what is written, in inches.
+_PAD = 0.04
+# Height of a bar, in rows.
+_BAR = 0.62
+# The most of a bar's width that a text on it takes.
+_INSIDE = 0.94
 # Letters in a line of that width.
 _TITLE, _SUBTITLE, _SOURCE = 46, 74, 86
 _STYLE = {
     "axes.edgecolor": INK,
     "axes.facecolor": "none",
     "axes.labelcolor": INK,
+    # A title has its place; without one its ticks are measured anew for each layout and drawing.
+    "axes.titley": 1.0,
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
     "hatch.linewidth": 0.6,
     "svg.fonttype": "none",
@@ -117,14 +137,14 @@ class Drawing:
     """
 
     draw: Callable[[FigureBase], None]
-    rows: int
+    rows: float
     title: str
 
     @property
     def bare_svg(self) -> str:
         """Without title and background, for a page that has its own."""
         with _quiet_style():
-            figure = Figure(figsize=(_WIDTH, self._height))
+            figure = Figure(figsize=(_WIDTH, self._height), dpi=_PIXELS / _WIDTH)
             self.draw(figure)
             _lay_out(figure)
             figure.patch.set_visible(False)
@@ -181,7 +201,7 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
         axes.barh(
             range(len(shown)),
             medians,
-            height=0.62,
+            height=_BAR,
             color=[cell.spec.color for cell, _ in shown],
             hatch=[_hatch(kinds.index((cell.run_label, cell.engine))) for cell, _ in shown],
             edgecolor=INK,
@@ -198,9 +218,9 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
         for row, (_, summary) in enumerate(shown):
             _value_label(axes, row, summary.high / scale, digits(summary.median / scale))
         top = max(summary.high for _, summary in shown) / scale
-        _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
         spread = interval_words([s for _, s in shown]) + ", by round" * column.by_rounds
-        axes.set_xlabel(f"{unit}, lower is better\n{spread}")
+        words = f"{unit}, lower is better\n{spread}"
+        _frame_bars(axes, [cell for cell, _ in shown], top * 1.27, words)
 
     return Drawing(draw=draw, rows=len(shown), title=title)
 
@@ -213,36 +233,30 @@ def stack(whole: SummaryTable, title: str) -> Drawing:
 
     def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
-        left, inside = [0.0] * len(totals), []
+        left = [0.0] * len(totals)
         for phase, lengths in parts.items():
             color, hatch, ink = PHASE_LOOKS.get(phase, (UNKNOWN_COLOR, "", "#111111"))
-            drawn = [length / scale for length in lengths]
-            axes.barh(
-                range(len(totals)),
-                drawn,
-                left=left,
-                height=0.62,
-                color=color,
-                hatch=hatch,
-                edgecolor=INK,
-                linewidth=0.6,
-                label=words[phase],
-            )
-            for row, length in enumerate(drawn):
-                if length and not hatch:
-                    text = axes.text(
-                        left[row] + length / 2, row, digits(length),
-                        ha="center", va="center", color=ink, fontsize=8.5,
-                    )  # fmt: skip
-                    inside.append((text, axes.patches[-len(drawn) + row]))
-                left[row] += length
+            boxes = {
+                row: Bbox.from_bounds(left[row], row - _BAR / 2, length / scale, _BAR)
+                for row, length in enumerate(lengths)
+                if length
+            }
+            # One path for all rows: matplotlib draws a hatch anew for each one.
+            axes.add_patch(
+                PathPatch(
+                    Path.make_compound_path(*map(_rectangle, boxes.values())), facecolor=color,
+                    hatch=hatch, edgecolor=INK, linewidth=0.6, label=words[phase],
+                )
+            )  # fmt: skip
+            for row, box in ({} if hatch else boxes).items():
+                axes.add_artist(_TextInside(axes, box, digits(lengths[row] / scale), ink))
+            left = [start + length / scale for start, length in zip(left, lengths, strict=True)]
         for row, end in enumerate(left):
             _value_label(axes, row, end, digits(totals[row] / scale))
-        _finish(axes, [cell.label for cell in whole.cells], max(left) * 1.22)
-        axes.set_xlabel(f"{unit}, medians\nat the end of a bar: the total")
+        below = f"{unit}, medians\nat the end of a bar: the total"
+        _frame_bars(axes, whole.cells, max(left) * 1.22, below)
         figure.legend(loc="outside lower left", ncols=4, frameon=False, handlelength=1.2,
                       columnspacing=1.1, fontsize=9)  # fmt: skip
-        _drop_too_wide(figure, inside)
 
     return Drawing(draw=draw, rows=len(totals) + 1, title=title)
 
@@ -254,7 +268,7 @@ def style_panel(axes: Axes, name: str) -> None:
     axes.xaxis.label.set_fontsize(9)
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(length=0, which="both", labelsize=8.5)
+    axes.tick_params(length=0, which="both", left=False, bottom=False, labelsize=8.5)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
 
@@ -264,10 +278,50 @@ def number_ticks(axis: Axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
 
 
-def log_ticks(low: float, high: float) -> LogLocator:
+def log_ticks(low: float, high: float) -> list[float]:
     """Ticks of a logarithmic axis from `low` to `high` that leave room for their numbers."""
     span = high / low
-    return LogLocator(subs=(1, 2, 5) if span < 100 else (1, 3) if span < 1000 else (1,))
+    steps = (1, 2, 5) if span < 100 else (1, 3) if span < 1000 else (1,)
+    return ticks_within(LogLocator(subs=steps), low, high)
+
+
+def ticks_within(locator: Locator, low: float, high: float) -> list[float]:
+    """The ticks of a locator from `low` to `high`."""
+    return [float(tick) for tick in locator.tick_values(low, high) if low <= tick <= high]
+
+
+def frame_rows(
+    axes: Axes, labels: Sequence[str], ticks: Sequence[float], words: str, *, size: float = 10
+) -> None:
+    """Draw what is around rows: their labels, and values with their lines.
+
+    The axes that matplotlib draws itself take several times as long.
+
+    Args:
+        axes: whose horizontal limits are set.
+        labels: of the rows at 0, 1, ..., from the top down.
+        ticks: values on the axis.
+        words: below them.
+        size: of the labels' font, in points.
+    """
+    axes.set_axis_off()
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    along, down = axes.get_xaxis_transform(), axes.get_yaxis_transform()
+    axes.vlines(ticks, 0, 1, transform=along, colors=GRID, linewidth=0.8, zorder=0.5)
+    axes.plot([0, 0], [0, 1], transform=axes.transAxes, color=INK, linewidth=0.8, clip_on=False)
+    for row, label in enumerate(labels):
+        beside = _moved(axes, down, -_BESIDE, 0)
+        axes.text(0, row, label, transform=beside, ha="right", va="center", fontsize=size)
+    for tick in ticks:
+        below = _moved(axes, along, 0, -_BESIDE)
+        axes.text(tick, 0, f"{tick:,.10g}", transform=below, ha="center", va="top")
+    below = _moved(axes, axes.transAxes, 0, -_LABEL_BELOW)
+    axes.text(0.5, 0, words, transform=below, ha="center", va="top", fontsize=9)
+
+
+def _moved(axes: Axes, place: Transform, right: float, up: float) -> Transform:
+    """A place, moved by points."""
+    return place + ScaledTranslation(right / 72, up / 72, axes.figure.dpi_scale_trans)
 
 
 def stacked_medians(whole: SummaryTable) -> tuple[dict[str, list[float]], list[float]]:
@@ -294,29 +348,35 @@ def interval_words(summaries: Sequence[Summary]) -> str:
     return f"median of n = {n}, whisker: range"
 
 
-def _drop_too_wide(figure: FigureBase, inside: Sequence[tuple[Text, Patch]]) -> None:
-    """Take away texts that are wider than the part of a bar which they are written on."""
-    ConstrainedLayoutEngine().execute(figure.get_figure(root=True))
-    for text, patch in inside:
-        if text.get_window_extent().width > 0.94 * patch.get_window_extent().width:
-            text.remove()
+class _TextInside(Text):
+    """A text in the middle of a bar, drawn where the bar is wider than the text."""
+
+    def __init__(self, axes: Axes, bar: Bbox, text: str, color: str) -> None:
+        x, y = (bar.x0 + bar.x1) / 2, (bar.y0 + bar.y1) / 2
+        super().__init__(x, y, text, color=color, fontsize=8.5, ha="center", va="center")
+        self.set_in_layout(False)
+        self._bar = TransformedBbox(bar, axes.transData)
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw it, or nothing."""
+        if self.get_window_extent(renderer).width <= _INSIDE * self._bar.width:
+            super().draw(renderer)
+
+
+def _rectangle(box: Bbox) -> Path:
+    return Path.unit_rectangle().transformed(BboxTransformTo(box))
 
 
 def _value_label(axes: Axes, row: int, end: float, text: str) -> None:
     axes.annotate(text, (end, row), (5, 0), textcoords="offset points", va="center")
 
 
-def _finish(axes: Axes, labels: Sequence[str], right: float) -> None:
-    axes.set_yticks(range(len(labels)), [_two_lines(label) for label in labels])
-    axes.set_xlim(0, right if right > 0 else 1)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    axes.grid(axis="x", color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
-    axes.xaxis.label.set_fontsize(9)
-    for side in ("top", "right", "bottom"):
-        axes.spines[side].set_visible(False)
+def _frame_bars(axes: Axes, cells: Sequence[CellView], right: float, words: str) -> None:
+    """Frame bars that begin at zero, up to `right`."""
+    right = right if right > 0 else 1
+    axes.set_xlim(0, right)
+    ticks = ticks_within(MaxNLocator(5, steps=[1, 2, 5, 10]), 0, right)
+    frame_rows(axes, [_two_lines(cell.label) for cell in cells], ticks, words)
 
 
 def _two_lines(label: str) -> str:
@@ -328,16 +388,51 @@ def _hatch(kind: int) -> str:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Place all axes, rounded: the last digits of matplotlib's layout differ between runs.
+    """Place the axes of a chart one below the other, within what is written around them.
 
-    The figure has no layout engine of its own: with one, each saving draws it twice.
+    matplotlib's layouts measure everything twice. Places are rounded: their last digits differ
+    between runs.
     """
-    ConstrainedLayoutEngine().execute(figure)
-    for part in figure.subfigs:
-        part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
-    for axes in figure.axes:
-        x, y, width, height = axes.get_position().bounds
-        axes.set_position((round(x, 5), round(y, 5), round(width, 5), round(height, 5)))
+    body = figure.subfigs[1] if figure.subfigs else figure
+    for axes in body.axes:
+        # Without a place of its own, a label has its ticks measured anew in each drawing.
+        axes.xaxis.set_label_coords(0.5, 0, _moved(axes, axes.transAxes, 0, -_LABEL_BELOW))
+        axes.yaxis.set_label_coords(0, 0.5, axes.transAxes)
+        axes.set_position((0.3, 0.3, 0.6, 0.6))
+    around = [_margins(axes) for axes in body.axes]
+    width, height = body.bbox.size
+    pad = _PAD * figure.dpi
+    left = max(each.left for each in around) + pad
+    right = width - max(each.right for each in around) - pad
+    written = sum(legend.get_window_extent().height + pad for legend in body.legends)
+    written += sum(each.above + each.below + 2 * pad for each in around)
+    each_height, top = (height - written) / len(around), height
+    for axes, margins in zip(body.axes, around, strict=True):
+        top -= pad + margins.above
+        inside = np.array([[left, top - each_height], [right, top]]) / (width, height)
+        axes.set_position(Bbox(inside.round(5)))
+        top -= each_height + margins.below + pad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Margins:
+    """How far what is written around axes reaches beyond them, in pixels."""
+
+    left: float
+    right: float
+    above: float
+    below: float
+
+
+def _margins(axes: Axes) -> _Margins:
+    inside = axes.bbox
+    whole = axes.get_tightbbox(for_layout_only=True) or inside
+    return _Margins(
+        left=inside.x0 - whole.x0,
+        right=whole.x1 - inside.x1,
+        above=whole.y1 - inside.y1,
+        below=inside.y0 - whole.y0,
+    )
 
 
 def _saved_svg(figure: Figure) -> str:
@@ -349,9 +444,10 @@ def _saved_svg(figure: Figure) -> str:
 def _saved_png(canvas: FigureCanvasAgg) -> bytes:
     """In 256 colours: half the bytes in a third of the time, without a visible difference."""
     canvas.draw()
-    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    # Colours are chosen from every second pixel: choosing them takes most of the time.
-    sample = picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.NEAREST)
+    size = canvas.get_width_height()
+    picture = Image.frombytes("RGB", size, canvas.buffer_rgba(), "raw", "RGBX")
+    # Colours are chosen from every fourth pixel: choosing them takes most of the time.
+    sample = picture.resize((size[0] // 4, size[1] // 4), Image.Resampling.NEAREST)
     colours = sample.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     few = picture.quantize(palette=colours, dither=Image.Dither.NONE)
     target = io.BytesIO()

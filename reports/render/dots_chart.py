@@ -9,14 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
-from keymark.reports.render.charts import GRID, INK, Drawing, log_ticks, number_ticks
+from keymark.reports.render.charts import INK, Drawing, frame_rows, log_ticks, ticks_within
 
 _MARKERS = "osD^vPX*<>"
 _ROOM = 1.2
 _EDGE = 1.05
 _NARROW = 4
+# Up to so many dots a row needs less than the height of a bar: that of two lines of its label.
+_FEW_DOTS, _DENSE = 2, 0.7
 _LABEL, _NAME, _AXIS = 26, 34, 40
 """Letters in a line of a row's label, of an entry of the legend, and below the axis."""
 
@@ -88,21 +90,12 @@ def dots_chart(
             )  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlim(low, high)
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        labels = [textwrap.fill(row.label, _LABEL) for row in rows]
-        axes.set_yticks(range(len(rows)), labels, fontsize=8.5)
-        ticks = MaxNLocator(4) if high < _NARROW * low else log_ticks(low, high)
-        axes.xaxis.set_major_locator(ticks)
-        axes.xaxis.set_minor_locator(NullLocator())
-        number_ticks(axes.xaxis)
-        axes.grid(axis="x", color=GRID, linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.tick_params(length=0)
-        axes.xaxis.label.set_fontsize(9)
+        few = MaxNLocator(4)
+        ticks = ticks_within(few, low, high) if high < _NARROW * low else log_ticks(low, high)
         words = "\n".join(textwrap.fill(line, _AXIS) for line in axis.split("\n"))
-        axes.set_xlabel(words if all(ends) else f"{words}\nat the left edge: 0")
-        for side in ("top", "right", "bottom"):
-            axes.spines[side].set_visible(False)
+        words = words if all(ends) else f"{words}\nat the left edge: 0"
+        labels = [textwrap.fill(row.label, _LABEL) for row in rows]
+        frame_rows(axes, labels, ticks, words, size=8.5)
         handles = [
             Line2D(
                 [], [], marker=marks[name], linestyle="", markersize=5.5, label=name[:_NAME],
@@ -115,5 +108,6 @@ def dots_chart(
             handlelength=1.0, columnspacing=1.0,
         )  # fmt: skip
 
+    height = _DENSE if max(len(row.dots) for row in rows) <= _FEW_DOTS else 1.0
     # A line of the legend takes less than half of a row.
-    return Drawing(draw=draw, rows=len(rows) + 1 + len(names) // 4, title=title)
+    return Drawing(draw=draw, rows=height * len(rows) + 1 + len(names) // 4, title=title)

@@ -6,6 +6,8 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Protocol
 
 from keymark.harness.store.results import SCHEMA_VERSION, Sample
@@ -102,11 +104,10 @@ def samples_csv(runs: Sequence[Run]) -> str:
     writer = csv.writer(target, lineterminator="\n")
     names = [field.name for field in fields(Sample)]
     writer.writerow(names)
-    shown: dict[str, str] = {}  # a run has few texts, each in many samples
+    values_of = attrgetter(*names)
     for run in runs:
         for sample in run.samples:
-            values = [getattr(sample, name) for name in names]
-            writer.writerow([_csv_value(value, shown) for value in values])
+            writer.writerow(map(_csv_value, values_of(sample)))
     return target.getvalue()
 
 
@@ -152,12 +153,14 @@ def _metrics(cell: CellView) -> list[dict[str, Any]]:
     return metrics
 
 
-def _csv_value(value: object, shown: dict[str, str]) -> object:
-    """A value as it stands in CSV; `shown` remembers texts."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, str):
-        return value
-    if value not in shown:
-        shown[value] = spreadsheet(clean(value, 2000))
-    return shown[value]
+def _csv_value(value: object) -> object:
+    """A value as it stands in CSV."""
+    if isinstance(value, str):
+        return _csv_text(value)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+@lru_cache(maxsize=10_000)
+def _csv_text(text: str) -> str:
+    """A run has few texts, each in many samples."""
+    return spreadsheet(clean(text, 2000))

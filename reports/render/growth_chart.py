@@ -268,17 +268,16 @@ def _finish(axes: Axes, name: str, scales: Scales) -> None:
 def _logarithmic(axes: Axes, scales: Scales) -> None:
     """A logarithmic axis of values, with a place for zero below the smallest of them."""
     few = scales.highest < 100 * scales.lowest
-    decades = LogLocator(subs=(1, 2, 5) if few else (1, 3))
-    top = scales.highest * 1.3
+    least, top = scales.lowest, scales.highest * 1.3
     if scales.has_zero:
         axes.set_yscale("symlog", linthresh=scales.lowest, linscale=0.5)
         axes.set_ylim(-0.2 * scales.lowest, top)
-        ticks = decades.tick_values(scales.lowest, top)
-        shown = [tick for tick in ticks if scales.lowest <= tick <= top]
-        axes.yaxis.set_major_locator(FixedLocator([0.0, *shown]))
     else:
+        least /= 1.3
         axes.set_yscale("log")
-        axes.set_ylim(scales.lowest / 1.3, top)
-        axes.yaxis.set_major_locator(decades)
+        axes.set_ylim(least, top)
+    ticks = LogLocator(subs=(1, 2, 5) if few else (1, 3)).tick_values(least, top)
+    shown = [tick for tick in ticks if least <= tick <= top]
+    axes.yaxis.set_major_locator(FixedLocator([0.0, *shown] if scales.has_zero else shown))
     axes.yaxis.set_minor_locator(NullLocator())
     number_ticks(axes.yaxis)

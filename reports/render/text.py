@@ -58,7 +58,9 @@ def clean(text: object, longest: int = LONGEST) -> str:
         longest: where to cut, with an ellipsis.
     """
     raw = _ANSI.sub("", redact_text(str(text)[: 4 * longest]))
-    shown = "".join(_showable(letter) for letter in raw.replace("\n", " ").replace("\t", " "))
+    shown = raw.replace("\n", " ").replace("\t", " ")
+    if not (shown.isascii() and shown.isprintable()):
+        shown = "".join(map(_showable, shown))
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 

@@ -24,6 +24,8 @@ _SEED = 1
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """The interval of the median of finite values, at least one."""
+    if min(values) == max(values):
+        return float(values[0]), float(values[0])
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     if len(ordered) % 2:
         low, high = ordered[_ends(len(ordered))]

@@ -18,7 +18,7 @@ from keymark.harness.store.units import Unit
 from keymark.reports.model.projection import Run
 from keymark.reports.render.charts import INK, Drawing, style_panel
 from keymark.reports.render.figures import Chart, chart
-from keymark.reports.render.format_values import amount, axis_scale, digits, interval
+from keymark.reports.render.format_values import amount, digits, interval
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean
@@ -30,7 +30,8 @@ TITLE = "The machine's noise"
 _CHART_TITLE = "Every beat of the canary"
 
 _SECONDS = Unit.SECONDS.value
-_PANEL_ROWS = 3
+_BAND_ROWS = 2
+_BAND = 0.9
 _MARKERS = {"processor": "o", "disk": "s", "memory": "^"}
 
 
@@ -123,21 +124,25 @@ def _percent(share: float) -> str:
 
 def _drawing(beats: Sequence[Beat]) -> Drawing:
     minutes = [(beat.at - beats[0].at) / 60 for beat in beats]
+    taken = {load: [getattr(beat, name) for beat in beats] for load, name in LOADS.items()}
 
     def draw(figure: FigureBase) -> None:
-        panels = figure.subplots(len(LOADS), 1, sharex=True)
-        for axes, (load, name) in zip(panels, LOADS.items(), strict=True):
-            values = [getattr(beat, name) for beat in beats]
-            base, unit = axis_scale(_SECONDS, max(values))
-            shown = [value / base for value in values]
+        axes = figure.add_subplot()
+        middles, labels = [], []
+        for floor, (load, values) in enumerate(reversed(taken.items())):
+            shares = [floor + _BAND * value / max(values) for value in values]
+            axes.axhline(floor, color=INK, linewidth=0.8)
             axes.plot(
-                minutes, shown, _MARKERS[load], color=INK, markersize=3.5, markerfacecolor="none"
+                minutes, shares, _MARKERS[load], color=INK, markersize=3.5, markerfacecolor="none"
             )
-            axes.axhline(median(shown), color=INK, linewidth=1)
-            axes.set_ylim(0, 1.1 * max(shown))
-            style_panel(axes, f"{load}, {unit}")
-        panels[-1].set_xlabel(
-            "minutes of the run\nline: the median; steady points are a quiet machine"
+            middles.append(median(shares))
+            labels.append(f"{load}\n{amount(median(values), _SECONDS)}")
+        axes.set_ylim(0, len(taken))
+        style_panel(axes, "")
+        axes.set_yticks(middles, labels)
+        axes.set_xlabel(
+            "minutes of the run\neach load from zero to its slowest beat, beside the median;\n"
+            "steady points are a quiet machine"
         )
 
-    return Drawing(draw=draw, rows=len(LOADS) * _PANEL_ROWS, title=_CHART_TITLE)
+    return Drawing(draw=draw, rows=len(LOADS) * _BAND_ROWS, title=_CHART_TITLE)

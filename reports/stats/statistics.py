@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from math import ceil, comb, isfinite
 from statistics import median
 from typing import TypeVar
@@ -95,6 +96,7 @@ class Summary:
         return self.low <= other.high and other.low <= self.high
 
 
+@cache
 def interval_depth(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
     """Find the narrowest symmetric order-statistics interval that reaches a confidence.
 
