@@ -18,7 +18,7 @@ _ROOM = 1.2
 _EDGE = 1.05
 _NARROW = 4
 # Up to so many dots a row needs less than the height of a bar: that of two lines of its label.
-_FEW_DOTS, _DENSE = 2, 0.7
+_FEW_DOTS, _DENSE = 2, 0.8
 _LABEL, _NAME, _AXIS = 26, 34, 40
 """Letters in a line of a row's label, of an entry of the legend, and below the axis."""
 
