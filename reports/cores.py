@@ -34,10 +34,11 @@ def on_each_core(call: Callable[[_Work], _Made], work: Sequence[_Work]) -> list[
     # A fork would share the threads of Arrow and numpy.
     context, before = get_context("spawn"), gc.get_threshold()
     gc.set_threshold(*_GC_THRESHOLDS)
+    pool = ProcessPoolExecutor(others, context, gc.set_threshold, _GC_THRESHOLDS)
     try:
-        with ProcessPoolExecutor(others, context, gc.set_threshold, _GC_THRESHOLDS) as pool:
-            made = [pool.submit(call, each) for each in work]
-            ours = {at: call(work[at]) for at in reversed(range(len(work))) if made[at].cancel()}
-            return [ours[at] if at in ours else each.result() for at, each in enumerate(made)]
+        made = [pool.submit(call, each) for each in work]
+        ours = {at: call(work[at]) for at in reversed(range(len(work))) if made[at].cancel()}
+        return [ours[at] if at in ours else each.result() for at, each in enumerate(made)]
     finally:
+        pool.shutdown(cancel_futures=True)
         gc.set_threshold(*before)
