@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
@@ -27,13 +26,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator
-from matplotlib.transforms import (
-    Bbox,
-    BboxTransformTo,
-    ScaledTranslation,
-    Transform,
-    TransformedBbox,
-)
+from matplotlib.transforms import Bbox, BboxTransformTo, TransformedBbox
 from PIL import Image
 
 from keymark.harness.store.units import Unit
@@ -41,6 +34,7 @@ from keymark.indexes.spec import UNKNOWN_COLOR
 from keymark.reports.model.projection import CellView
 from keymark.reports.model.tables import Column, SummaryTable
 from keymark.reports.render.format_values import axis_scale, digits
+from keymark.reports.render.layout import LABEL_BELOW, WORDS, lay_out, moved
 from keymark.reports.stats.statistics import CONFIDENCE, Summary
 
 INK = "#1b1f24"
@@ -66,12 +60,8 @@ PHASE_LOOKS = {
 
 _WIDTH = 4.5
 _PIXELS = 1600
-# Of the label of a horizontal axis, in points below it: its ticks' numbers stand between.
-_LABEL_BELOW = 18
 # Between a number or a label and its axis, in points.
 _BESIDE = 4
-# Between what is written, in inches.
-_PAD = 0.04
 # Height of a bar, in rows.
 _BAR = 0.62
 # The most of a bar's width that a text on it takes.
@@ -147,7 +137,7 @@ class Drawing:
         with _quiet_style():
             figure = Figure(figsize=(_WIDTH, self._height), dpi=_PIXELS / _WIDTH)
             self.draw(figure)
-            _lay_out(figure)
+            lay_out(figure)
             figure.patch.set_visible(False)
             return _saved_svg(figure)
 
@@ -171,7 +161,7 @@ class Drawing:
             head.text(0.02, top, "\n".join(subtitle), va="top", fontsize=7.5)
             self.draw(body)
             foot.text(0.02, 0.04 / below, "\n".join(source), va="bottom", fontsize=6.5)
-            _lay_out(figure)
+            lay_out(figure)
             around = {"paper": figure.patch, "head": head, "foot": foot}
             for name, part in around.items():
                 part.set_gid(name)
@@ -311,18 +301,14 @@ def frame_rows(
     axes.vlines(ticks, 0, 1, transform=along, colors=GRID, linewidth=0.8, zorder=0.5)
     axes.plot([0, 0], [0, 1], transform=axes.transAxes, color=INK, linewidth=0.8, clip_on=False)
     for row, label in enumerate(labels):
-        beside = _moved(axes, down, -_BESIDE, 0)
+        beside = moved(axes, down, -_BESIDE, 0)
         axes.text(0, row, label, transform=beside, ha="right", va="center", fontsize=size)
     for tick in ticks:
-        below = _moved(axes, along, 0, -_BESIDE)
+        below = moved(axes, along, 0, -_BESIDE)
         axes.text(tick, 0, f"{tick:,.10g}", transform=below, ha="center", va="top")
-    below = _moved(axes, axes.transAxes, 0, -_LABEL_BELOW)
-    axes.text(0.5, 0, words, transform=below, ha="center", va="top", fontsize=9)
-
-
-def _moved(axes: Axes, place: Transform, right: float, up: float) -> Transform:
-    """A place, moved by points."""
-    return place + ScaledTranslation(right / 72, up / 72, axes.figure.dpi_scale_trans)
+    below = moved(axes, axes.transAxes, 0, -LABEL_BELOW)
+    said = axes.text(0.5, 0, words, transform=below, ha="center", va="top", fontsize=9)
+    said.set(gid=WORDS, in_layout=False)
 
 
 def stacked_medians(whole: SummaryTable) -> tuple[dict[str, list[float]], list[float]]:
@@ -386,54 +372,6 @@ def _two_lines(label: str) -> str:
 
 def _hatch(kind: int) -> str:
     return HATCHES[kind % len(HATCHES)]
-
-
-def _lay_out(figure: Figure) -> None:
-    """Place the axes of a chart one below the other, within what is written around them.
-
-    matplotlib's layouts measure everything twice. Places are rounded: their last digits differ
-    between runs.
-    """
-    body = figure.subfigs[1] if figure.subfigs else figure
-    for axes in body.axes:
-        # Without a place of its own, a label has its ticks measured anew in each drawing.
-        axes.xaxis.set_label_coords(0.5, 0, _moved(axes, axes.transAxes, 0, -_LABEL_BELOW))
-        axes.yaxis.set_label_coords(0, 0.5, axes.transAxes)
-        axes.set_position((0.3, 0.3, 0.6, 0.6))
-    around = [_margins(axes) for axes in body.axes]
-    width, height = body.bbox.size
-    pad = _PAD * figure.dpi
-    left = max(each.left for each in around) + pad
-    right = width - max(each.right for each in around) - pad
-    written = sum(legend.get_window_extent().height + pad for legend in body.legends)
-    written += sum(each.above + each.below + 2 * pad for each in around)
-    each_height, top = (height - written) / len(around), height
-    for axes, margins in zip(body.axes, around, strict=True):
-        top -= pad + margins.above
-        inside = np.array([[left, top - each_height], [right, top]]) / (width, height)
-        axes.set_position(Bbox(inside.round(5)))
-        top -= each_height + margins.below + pad
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Margins:
-    """How far what is written around axes reaches beyond them, in pixels."""
-
-    left: float
-    right: float
-    above: float
-    below: float
-
-
-def _margins(axes: Axes) -> _Margins:
-    inside = axes.bbox
-    whole = axes.get_tightbbox(for_layout_only=True) or inside
-    return _Margins(
-        left=inside.x0 - whole.x0,
-        right=whole.x1 - inside.x1,
-        above=whole.y1 - inside.y1,
-        below=inside.y0 - whole.y0,
-    )
 
 
 def _saved_svg(figure: Figure) -> str:

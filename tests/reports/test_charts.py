@@ -7,12 +7,14 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from synthetic_runs import quickstart
 
 from keymark.reports.model import projection, tables
 from keymark.reports.render import charts
 from keymark.reports.render.format_values import axis_scale, digits
+from keymark.reports.render.layout import lay_out
 
 
 @pytest.fixture
@@ -97,3 +99,16 @@ def test_a_chart_stands_between_its_title_and_its_source(cells):
     assert texts(made.bare_svg) == texts(alone)
     moved = [height - top for height in heights(made.bare_svg)]
     assert moved == pytest.approx(heights(alone), abs=0.1)
+
+
+@pytest.mark.parametrize("label", ["record", "a lengthy label of a row"])
+def test_what_is_written_around_rows_is_within_the_picture(label):
+    figure = Figure(figsize=(4.5, 2), dpi=100)
+    axes = figure.add_subplot()
+    axes.set_xlim(0, 3)
+    words = "milliseconds, lower is better\nmedian of n = 20, whisker: 95% interval, by round"
+    charts.frame_rows(axes, [label, label], [0, 1, 2, 3], words)
+    lay_out(figure)
+    extents = [text.get_window_extent().extents for text in axes.texts]
+    assert len(extents) == 7
+    assert all(x0 >= 0 and y0 >= 0 and x1 <= 450 and y1 <= 200 for x0, y0, x1, y1 in extents)
