@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic_core import from_json, to_json
-
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.contents import content
 from keymark.reports.errors import ReportError
@@ -31,9 +29,8 @@ _ROUNDING = 1e-9
 
 def summary(run: projection.Run) -> dict[str, Any]:
     """What `summary.json` says of a run, in JSON's types."""
-    # A fourth of the time that the standard library takes.
-    said = to_json(parts.summary([run], Parts.of([run])))
-    document: dict[str, Any] = from_json(said, allow_inf_nan=False)
+    said = json.dumps(parts.summary([run], Parts.of([run])), allow_nan=False)
+    document: dict[str, Any] = json.loads(said)
     return document
 
 
@@ -83,7 +80,7 @@ def _differences(said: object, given: object, place: str) -> Iterator[tuple[str,
 
 
 def _is_equal(said: object, given: object) -> bool:
-    """Whether two values are equal; of those that hold others that has to be looked at in turn."""
+    """Whether two values are equal; False for lists and objects, whose entries are compared."""
     numbers = (int, float)
     if isinstance(said, bool) or isinstance(given, bool):
         return said is given

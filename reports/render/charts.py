@@ -233,10 +233,16 @@ def stack(whole: SummaryTable, title: str) -> Drawing:
                 if length
             }
             # One path for all rows: matplotlib draws a hatch anew for each one.
+            path = Path.make_compound_path(
+                *(
+                    BboxTransformTo(box).transform_path(Path.unit_rectangle())
+                    for box in boxes.values()
+                )
+            )
             axes.add_patch(
                 PathPatch(
-                    Path.make_compound_path(*map(_rectangle, boxes.values())), facecolor=color,
-                    hatch=hatch, edgecolor=INK, linewidth=0.6, label=words[phase],
+                    path, facecolor=color, hatch=hatch, edgecolor=INK, linewidth=0.6,
+                    label=words[phase],
                 )
             )  # fmt: skip
             for row, box in ({} if hatch else boxes).items():
@@ -348,10 +354,6 @@ class _TextInside(Text):
         """Draw it, or nothing."""
         if self.get_window_extent(renderer).width <= _INSIDE * self._bar.width:
             super().draw(renderer)
-
-
-def _rectangle(box: Bbox) -> Path:
-    return Path.unit_rectangle().transformed(BboxTransformTo(box))
 
 
 def _value_label(axes: Axes, row: int, end: float, text: str) -> None:

@@ -29,6 +29,7 @@ from keymark.reports.render.charts import (
     interval_words,
     number_ticks,
     style_panel,
+    ticks_within,
 )
 from keymark.reports.render.format_values import axis_scale
 from keymark.reports.render.text import clean
@@ -276,8 +277,7 @@ def _logarithmic(axes: Axes, scales: Scales) -> None:
         least /= 1.3
         axes.set_yscale("log")
         axes.set_ylim(least, top)
-    ticks = LogLocator(subs=(1, 2, 5) if few else (1, 3)).tick_values(least, top)
-    shown = [tick for tick in ticks if least <= tick <= top]
-    axes.yaxis.set_major_locator(FixedLocator([0.0, *shown] if scales.has_zero else shown))
+    ticks = ticks_within(LogLocator(subs=(1, 2, 5) if few else (1, 3)), least, top)
+    axes.yaxis.set_major_locator(FixedLocator([0.0, *ticks] if scales.has_zero else ticks))
     axes.yaxis.set_minor_locator(NullLocator())
     number_ticks(axes.yaxis)
