@@ -16,9 +16,7 @@ PUBLISHED = {path.parent.name for path in (ROOT / "results").glob("*/run.json")}
 
 # Scenarios whose numbers are on a page and whose run is not published yet. Nothing is added here.
 WAITING = {
-    "docs/results/index_matrix.md": {"index_matrix"},
     "docs/results/plan_score.md": {"calibrate", "holdout"},
-    "docs/which_index.md": {"index_matrix"},
 }
 
 _RUN_ID = re.compile(r"\b\d{8}T\d{6}-\w+")
