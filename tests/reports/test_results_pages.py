@@ -14,11 +14,6 @@ PAGES = [
 ]
 PUBLISHED = {path.parent.name for path in (ROOT / "results").glob("*/run.json")}
 
-# Scenarios whose numbers are on a page and whose run is not published yet. Nothing is added here.
-WAITING = {
-    "docs/results/plan_score.md": {"calibrate", "holdout"},
-}
-
 _RUN_ID = re.compile(r"\b\d{8}T\d{6}-\w+")
 _SCENARIO = re.compile(r"(?:keymark|run_bench\.py) run (\w+)")
 _OWN_COMMAND = re.compile(r"python tests/\S+\.py|make (?:test-\w+|interop|hbase|gate)\b")
@@ -48,25 +43,18 @@ def test_a_run_that_a_page_names_is_published():
         (name(page), run_id)
         for page in (ROOT / "README.md", *PAGES)
         for run_id in set(_RUN_ID.findall(page.read_text())) - PUBLISHED
-        if of_scenario(run_id) not in WAITING.get(name(page), ())
     }
     assert strange == set()
 
 
 def test_every_page_names_the_runs_of_its_scenarios():
-    """What is left is in WAITING, which only gets shorter."""
     lacking = {}
     for page in PAGES:
         text = page.read_text()
         found = scenarios(text) - {of_scenario(run_id) for run_id in runs(text)}
         if found:
             lacking[name(page)] = found
-    assert lacking == WAITING
-
-
-def test_nobody_waits_for_a_run_that_is_published():
-    there = {of_scenario(run_id) for run_id in PUBLISHED}
-    assert {page: found & there for page, found in WAITING.items() if found & there} == {}
+    assert lacking == {}
 
 
 def test_every_page_says_how_its_numbers_were_made():
