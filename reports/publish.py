@@ -22,6 +22,7 @@ from keymark.reports.sections import page, parts
 from keymark.reports.sections.growth_part import PREFIX as GROWTH_PREFIX
 from keymark.reports.sections.model_part import PREFIX as MODEL_PREFIX
 from keymark.reports.sections.page import Report
+from keymark.reports.sections.parts import Parts
 from keymark.reports.sections.summary_page import (
     compaction_markdown,
     outcomes_markdown,
@@ -70,8 +71,8 @@ def publish(
     """
     runs = projection.load(paths)
     further = [] if larger is None else projection.load([larger])
-    report = page.build(runs, *further)
-    summary = parts.summary(runs, report)
+    sections = Parts.of(runs, *further)
+    report, summary = page.build(runs, sections), parts.summary(runs, sections)
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
     root = next((path for path in paths if target.is_relative_to(path)), target)
     try:

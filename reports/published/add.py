@@ -22,6 +22,7 @@ from keymark.reports.published.record import portable
 from keymark.reports.published.run import INFO, PACKABLE, SUMMARY
 from keymark.reports.render.files import write
 from keymark.reports.render.text import clean, without_folders
+from keymark.reports.sections.parts import Parts
 
 
 def add(source: Path, root: Path) -> Checked:
@@ -103,5 +104,5 @@ def _write(
             write(path / f"{name}{PACKED}", pack(plain.read_bytes()))
             plain.unlink()
     (run,) = projection.load([path])
-    text = json.dumps(derived.summary(run), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(derived.summary(run, Parts.of([run])), indent=2, allow_nan=False) + "\n"
     write(path / f"{SUMMARY}{PACKED}", pack(text.encode()))

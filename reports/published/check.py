@@ -8,7 +8,7 @@ right, and have done the same work of the same scenario.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from keymark.reports.published.record import record_findings
 from keymark.reports.published.run import INFO, Finding, in_file, read
 from keymark.reports.published.samples import sample_findings
 from keymark.reports.render.text import clean
+from keymark.reports.sections.parts import Parts
 
 _FEW = 4
 """Up to this number of runs, starting processes would take longer than checking."""
@@ -47,6 +48,21 @@ class Checked:
     samples: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """A run folder whose own files were judged.
+
+    Attributes:
+        checked: what was found.
+        run: that the folder holds; None where it cannot be read.
+        sections: of the run's report, made for the check; None without a run.
+    """
+
+    checked: Checked
+    run: projection.Run | None = None
+    sections: Parts | None = None
+
+
 def folders(path: Path) -> list[Path]:
     """The run folders that a path names: itself, or all below it.
 
@@ -63,47 +79,84 @@ def folders(path: Path) -> list[Path]:
     return found
 
 
+def root_of(path: Path) -> Path:
+    """The folder of published runs that a path means: itself, or that of a run folder."""
+    return path.resolve().parent if (path / INFO).is_file() else path
+
+
 def check(path: Path) -> list[Checked]:
     """Check a run folder, or all below a folder of published runs.
 
     Raises:
         ReportError: there is none, or what says where they come from cannot be used.
     """
-    found = folders(path)
-    root = path.resolve().parent if found == [path] else path
-    said = provenance.read(root)
+    found, said = folders(path), provenance.read(root_of(path))
     call = partial(_checked, said=said)
     made = on_each_core(call, found) if len(found) > _FEW else [call(each) for each in found]
+    return with_labels(made, path, said)
+
+
+def with_labels(
+    made: Sequence[Checked], path: Path, said: Mapping[str, Provenance]
+) -> list[Checked]:
+    """Add what is wrong with the labels of runs that were checked.
+
+    Args:
+        made: the runs of `folders(path)`.
+        path: a run folder, or one of published runs.
+        said: whose each run is, by its id.
+
+    Raises:
+        ReportError: a run cannot be read.
+    """
+    root = root_of(path)
     right = {each.path.resolve().name: each for each in made}
     for each in made:
         name = each.provenance.repeated
         # Where one folder is checked, the run that repeats it lies beside it.
         if name and name not in right and Path(name).name == name and (root / name / INFO).exists():
             right[name] = _checked(root / name, said)
-    made = [
+    labelled = [
         replace(each, findings=(*each.findings, *_label_findings(each, right))) for each in made
     ]
-    absent = sorted(said.keys() - {each.name for each in found}) if root == path else []
+    absent = sorted(said.keys() - {each.path.name for each in made}) if root == path else []
     if absent:
         wrong = [in_file(provenance.FILE, f"runs.{name}", "is not there") for name in absent]
-        made.append(Checked(path=root, provenance=Provenance(), findings=tuple(wrong)))
-    return made
+        labelled.append(Checked(path=root, provenance=Provenance(), findings=tuple(wrong)))
+    return labelled
 
 
-def _checked(path: Path, said: dict[str, Provenance]) -> Checked:
+def examined(path: Path, said: Provenance) -> Examined:
+    """Check the files of one run folder.
+
+    Args:
+        path: the folder.
+        said: whose run it is; that is not checked.
+
+    Raises:
+        ReportError: a file cannot be read.
+    """
     try:
-        run, found = read(path)
-        if run is not None:
-            found += [*record_findings(run), *sample_findings(run), *contradictions(run)]
-            found += derived_findings(run)
+        read_run, found = read(path)
+        run, sections = None, None
+        if read_run is not None:
+            found += [*record_findings(read_run), *sample_findings(read_run)]
+            found += contradictions(read_run)
+            try:
+                run = read_run.projected()
+                sections = Parts.of([run])
+                found += derived_findings(run, sections)
+            except ReportError as error:
+                found.append(in_file("", "", str(error)))
     except OSError as error:
         raise ReportError(f"{clean(path)} cannot be read: {error.strerror}") from error
-    return Checked(
-        path=path,
-        provenance=said.get(path.resolve().name, Provenance()),
-        findings=tuple(found),
-        samples=len(run.samples) if run else 0,
-    )
+    count = len(read_run.samples) if read_run else 0
+    checked = Checked(path=path, provenance=said, findings=tuple(found), samples=count)
+    return Examined(checked=checked, run=run, sections=sections)
+
+
+def _checked(path: Path, said: Mapping[str, Provenance]) -> Checked:
+    return examined(path, said.get(path.resolve().name, Provenance())).checked
 
 
 def _label_findings(run: Checked, known: Mapping[str, Checked]) -> list[Finding]:

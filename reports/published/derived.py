@@ -13,10 +13,9 @@ from typing import Any
 
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.contents import content
-from keymark.reports.errors import ReportError
 from keymark.reports.gate.summary import rename_steps
-from keymark.reports.model import projection
-from keymark.reports.published.run import CANARY, SUMMARY, Finding, PublishedRun, in_file
+from keymark.reports.model.projection import Run
+from keymark.reports.published.run import CANARY, SUMMARY, Finding, in_file
 from keymark.reports.render.text import clean
 from keymark.reports.sections import parts
 from keymark.reports.sections.parts import Parts
@@ -27,25 +26,25 @@ _NAMES = ("run_id", "cell", "step", "phase", "metric", "load", "measure", "kind"
 _ROUNDING = 1e-9
 
 
-def summary(run: projection.Run) -> dict[str, Any]:
+def summary(run: Run, sections: Parts) -> dict[str, Any]:
     """What `summary.json` says of a run, in JSON's types."""
-    said = json.dumps(parts.summary([run], Parts.of([run])), allow_nan=False)
+    said = json.dumps(parts.summary([run], sections), allow_nan=False)
     document: dict[str, Any] = json.loads(said)
     return document
 
 
-def derived_findings(run: PublishedRun) -> Iterator[Finding]:
-    """Each number that the samples do not give."""
-    try:
-        samples, beats = [each for _, each in run.samples], [each for _, each in run.beats]
-        given = summary(projection.of_lines(run.path, run.record, samples, beats))
-    except ReportError as error:
-        yield in_file("", "", str(error))
-        return
+def derived_findings(run: Run, sections: Parts) -> Iterator[Finding]:
+    """Each number that the samples do not give.
+
+    Args:
+        run: the samples of a published folder.
+        sections: of its report.
+    """
+    given = summary(run, sections)
     if "noise" not in given:
         yield in_file(CANARY, "", "has too few beats to say how noisy the machine was")
     try:
-        said = json.loads(content(run.path / SUMMARY))
+        said = json.loads(content(run.folder / SUMMARY))
     except (ValueError, RecursionError, RunFolderError) as error:
         yield in_file(SUMMARY, "", f"is no JSON: {error}")
         return

@@ -18,6 +18,7 @@ from keymark.harness.store.contents import PACKED, content
 from keymark.harness.store.results import Beat, Sample, Stage, with_table_versions
 from keymark.harness.store.run_record import COMPLETE, RunRecord
 from keymark.harness.store.store import RunFolder
+from keymark.reports.model.projection import Run, of_lines
 from keymark.reports.render.text import clean
 
 INFO, SAMPLES, CANARY, STAGES = "run.json", "samples.jsonl", "canary.jsonl", "stages.jsonl"
@@ -73,6 +74,15 @@ class PublishedRun:
     samples: Sequence[tuple[int, Sample]]
     beats: Sequence[tuple[int, Beat]]
     stages: Sequence[tuple[int, Stage]]
+
+    def projected(self) -> Run:
+        """The run as reports see it.
+
+        Raises:
+            ReportError: a sample is of another run.
+        """
+        samples, beats = [each for _, each in self.samples], [each for _, each in self.beats]
+        return of_lines(self.path, self.record, samples, beats)
 
 
 def in_file(file: str, place: str, said: str) -> Finding:

@@ -25,7 +25,13 @@ _ROOM = 1.15
 def engines_chart(
     ratios: Sequence[tuple[str, str, Summary]], *, engine: str, title: str
 ) -> Drawing:
-    """Draw (label, colour, ratio) one below the other on a logarithmic axis, with a line at 1."""
+    """Draw ratios one below the other on a logarithmic axis, with a line at 1.
+
+    Args:
+        ratios: label, colour and ratio of each row.
+        engine: what the ratios are multiples of, as the axis says it.
+        title: of the chart where it stands alone.
+    """
     shown = [ratio for _, _, ratio in ratios]
     ends = [end for ratio in shown for end in (ratio.low, ratio.high) if end > 0]
     low, high = min(1.0, *ends) / _ROOM, max(1.0, *ends) * _ROOM

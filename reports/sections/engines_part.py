@@ -17,7 +17,7 @@ from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import Answer
-from keymark.reports.render.text import clean
+from keymark.reports.render.text import clean, listed
 from keymark.reports.stats.statistics import (
     REPETITIONS_MIN,
     Summary,
@@ -83,8 +83,8 @@ class EnginesPart:
     Attributes:
         run_id: the run's own id.
         name: what the run is called on the page, empty when it is the only one.
-        charts: the ratios with their intervals, one chart per engine and measure, and a verdict
-            for each index on it.
+        charts: the ratios with their intervals, one chart per measure, and a verdict for each
+            ratio on it.
         values: the ratios, for summary.json.
     """
 
@@ -109,21 +109,13 @@ def engines_part(run: Run) -> EnginesPart | None:
     found = [beside for beside in found if beside.duels]
     if not found:
         return None
+    suffix = run.file_suffix
     return EnginesPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
         charts=[
-            (
-                _chart(beside, place, run.file_suffix),
-                [
-                    Answer(
-                        topic=duel.label,
-                        words=f"{verdict(duel, beside.engine, beside.measure.unit)}.",
-                    )
-                    for duel in beside.duels
-                ],
-            )
-            for place, beside in enumerate(found)
+            _with_verdicts([each for each in found if each.measure == measure], place, suffix)
+            for place, measure in enumerate(dict.fromkeys(each.measure for each in found))
         ],
         values=[_values(beside, duel) for beside in found for duel in beside.duels],
     )
@@ -173,29 +165,41 @@ def verdict(duel: Duel, engine: str, unit: str) -> str:
     return f"no difference shown: {said}"
 
 
-def _chart(beside: Beside, place: int, suffix: str) -> Chart:
-    engine, unit = clean(beside.engine, 40), beside.measure.unit
-    title = f"{COMPARED[beside.measure.key]}: Keymark beside {engine}"
-    rows = tuple(
-        Row(
-            label=duel.label,
-            index=duel.index,
-            entries=(
-                Entry(value=amount(duel.ours.median, unit), spread=spread(duel.ours, unit)),
-                Entry(value=amount(duel.theirs.median, unit), spread=spread(duel.theirs, unit)),
-                Entry(value=ratio_words(duel.ratio)),
-            ),
-        )
-        for duel in beside.duels
-    )
-    heads = ("Keymark", engine, "Keymark as a multiple")
+def _with_verdicts(
+    besides: Sequence[Beside], place: int, suffix: str
+) -> tuple[Chart, list[Answer]]:
+    """The chart of one measure beside all other engines, and what each ratio on it shows."""
+    measure = besides[0].measure
+    engines = [clean(beside.engine, 40) for beside in besides]
+    title = f"{COMPARED[measure.key]}: Keymark beside {listed(engines)}"
+    bars, rows, verdicts = [], [], []
+    for beside, engine in zip(besides, engines, strict=True):
+        for duel in beside.duels:
+            name = f"{duel.label} · {engine}" if len(engines) > 1 else duel.label
+            bars.append((name, duel.color, duel.ratio))
+            rows.append(_row(duel, name, measure.unit))
+            said = verdict(duel, beside.engine, measure.unit)
+            verdicts.append(Answer(topic=name, words=f"{said}."))
+    other = engines[0] if len(engines) == 1 else "the other engine"
+    heads = ("Keymark", other, "Keymark as a multiple")
     words = "; ".join(f"{row.label} {row.entries[2].value}" for row in rows)
     label = f"Chart of the time of Keymark as a multiple, {title}: {words}."
-    bars = [(duel.label, duel.color, duel.ratio) for duel in beside.duels]
-    drawing = engines_chart(bars, engine=engine, title=title)
-    numbers = Grid(caption=title, heads=heads, rows=rows)
-    key = f"{PREFIX}{place + 1}_{beside.measure.key}{suffix}"
-    return chart(key, title, label, drawing, numbers)
+    drawing = engines_chart(bars, engine=other, title=title)
+    numbers = Grid(caption=title, heads=heads, rows=tuple(rows))
+    key = f"{PREFIX}{place + 1}_{measure.key}{suffix}"
+    return chart(key, title, label, drawing, numbers), verdicts
+
+
+def _row(duel: Duel, name: str, unit: str) -> Row:
+    return Row(
+        label=name,
+        index=duel.index,
+        entries=(
+            Entry(value=amount(duel.ours.median, unit), spread=spread(duel.ours, unit)),
+            Entry(value=amount(duel.theirs.median, unit), spread=spread(duel.theirs, unit)),
+            Entry(value=ratio_words(duel.ratio)),
+        ),
+    )
 
 
 def _values(beside: Beside, duel: Duel) -> dict[str, Any]:

@@ -175,14 +175,14 @@ class Report(Parts):
     colors: dict[str, str]
 
 
-def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
+def build(runs: Sequence[Run], parts: Parts) -> Report:
     """Make the whole report in memory.
 
     Leaders and ratios are found within a run only, where cells were measured side by side.
 
     Args:
         runs: that are reported on.
-        larger: a run whose table is the largest size of those with several sizes.
+        parts: their sections whose numbers `summary.json` has.
     """
     together = (cell for run in runs for cell in run.cells)
     every = sorted(together, key=lambda cell: cell_order(cell)[:4])
@@ -190,7 +190,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
     charted = _first_of_each_run(leading(right))
     headline = tables.filled(tables.headline(charted))
     failed = _failed(runs)
-    several, parts = len(runs) > 1, Parts.of(runs, larger)
+    several = len(runs) > 1
     return Report(
         title=_title(runs, every),
         verified=export.verified(runs),

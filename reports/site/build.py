@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,15 @@ from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import drawn_words
 from keymark.reports.history.headline_chart import headline_charts, lettering
 from keymark.reports.history.headlines import HeadlineHistory, WorkHistory, read_all
-from keymark.reports.published.check import Checked, check
+from keymark.reports.published import provenance
+from keymark.reports.published.check import (
+    Checked,
+    examined,
+    folders,
+    root_of,
+    with_labels,
+)
+from keymark.reports.published.provenance import Provenance
 from keymark.reports.render.charts import Lettering
 from keymark.reports.render.figures import Chart, write_charts
 from keymark.reports.render.files import make_folder, write
@@ -27,7 +35,7 @@ from keymark.reports.site.comparisons import comparisons
 from keymark.reports.site.feeds import CSV, PARQUET, write_feeds
 from keymark.reports.site.model import PAGES, QUESTIONS, Question, RunEntry, Shown
 from keymark.reports.site.overview import index_maps
-from keymark.reports.site.runs import RunSource, publish_run
+from keymark.reports.site.runs import Examine, RunSource, publish_run
 
 _MARK = ".keymark-site"
 # The most bytes of a page's pictures; all else on it takes less than what is left.
@@ -58,26 +66,27 @@ class Site:
     left_out: tuple[tuple[Path, str], ...]
 
 
-def build(results: Path, out: Path) -> Site:
+def build(results: Path, out: Path, examine: Examine = examined) -> Site:
     """Make the site of all published runs that are right.
 
     Args:
         results: the folder of published runs.
         out: the folder of the site; what another site left there is replaced.
+        examine: how each run is checked.
 
     Raises:
-        ReportError: there are no published runs, `out` holds other files, or it cannot be written.
+        ReportError: there are no published runs, or one of them twice; `out` holds other files, or
+            it cannot be written.
     """
-    made = check(results)
-    right = [each for each in made if not each.findings]
-    names = [each.path.resolve().name for each in right]
+    names = [path.resolve().name for path in folders(results)]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ReportError(f"{clean(results)} holds {clean(', '.join(sorted(twice)))} twice")
+    said = provenance.read(root_of(results))
     try:
         _empty(out)
-        entries = _write_runs(out, right)
-        _write_pages(out, entries, read_all([each.path for each in right]))
+        made, entries = _write_runs(out, results, said, examine)
+        _write_pages(out, entries, read_all([each.path for each in made if not each.findings]))
     except OSError as error:
         where = clean(error.filename or out)
         raise ReportError(f"{where} cannot be written: {error.strerror}") from error
@@ -100,28 +109,39 @@ def _empty(out: Path) -> None:
     write(out / _MARK, "")
 
 
-def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
-    """The pages of all runs and the feeds; what the runs say, the maintainers' first, then new.
+def _write_runs(
+    out: Path, results: Path, said: Mapping[str, Provenance], examine: Examine
+) -> tuple[list[Checked], list[RunEntry]]:
+    """Check all runs, write the pages of those that are right, and the feeds.
 
-    Drawing takes most of the time, so each core draws a run at a time.
+    Each core takes a run at a time, which it reads once: to check it and to draw it. The pages of
+    runs that were repeated say whether both agree. They are written when all are checked.
+
+    Returns:
+        What was found in each folder; what the right ones say, the maintainers' first, then new.
     """
-    compared = comparisons(right)
-    work = [
-        RunSource(
-            path=each.path,
-            provenance=each.provenance,
-            place=place,
-            compared=compared.get(each.path.resolve().name, ()),
-        )
-        for place, each in enumerate(right)
-    ]
+    again = {name: told.repeated for name, told in said.items() if told.repeated}
+    waiting = {*again, *again.values()}
+    work = []
+    for place, path in enumerate(folders(results)):
+        name = path.resolve().name
+        run = RunSource(path=path, provenance=said.get(name, Provenance()), place=place)
+        work.append(replace(run, compared=None) if name in waiting else run)
     # The largest first, so that no core is left alone with it at the end.
     work.sort(key=lambda run: -sum(file.stat().st_size for file in run.path.iterdir()))
-    made = on_each_core(partial(publish_run, out), work)
-    entries = sorted(made, key=lambda entry: entry.run_id)
+    published = on_each_core(partial(publish_run, out, examine), work)
+    found = sorted((checked for checked, _ in published), key=lambda each: each.path)
+    made = with_labels(found, results, said)
+    right = {each.path for each in made if not each.findings}
+    compared = comparisons([each for each in made if each.path in right])
+    for run in work:
+        if run.compared is None and run.path in right:
+            beside = compared.get(run.path.resolve().name, ())
+            published.append(publish_run(out, examine, replace(run, compared=beside)))
+    entries = sorted((entry for _, entry in published if entry), key=lambda entry: entry.run_id)
     write_feeds(out, [out / "runs" / each.run_id for each in entries])
     newest = sorted(entries, key=lambda entry: entry.started, reverse=True)
-    return sorted(newest, key=lambda entry: not entry.is_ours)
+    return made, sorted(newest, key=lambda entry: not entry.is_ours)
 
 
 def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHistory]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from keymark.reports.model import facts, projection
+from keymark.reports.model import facts
 from keymark.reports.model.measures import BY_KEY
 from keymark.reports.model.projection import Run
 from keymark.reports.model.which_index import FEWEST
 from keymark.reports.model.winners import MAPPED, Winner, winners
+from keymark.reports.published.check import Checked, Examined
 from keymark.reports.published.provenance import Provenance
 from keymark.reports.render import export
 from keymark.reports.render.figures import Chart, write_charts
@@ -25,6 +26,9 @@ from keymark.reports.site.comparisons import Comparison
 from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, RunEntry, Shown, Spot
 from keymark.reports.site.question_charts import question_charts
 
+Examine = Callable[[Path, Provenance], Examined]
+"""Checks one run folder: `check.examined`."""
+
 _UP = "../../"
 _LOOKUP = "lookup"
 
@@ -37,28 +41,37 @@ class RunSource:
         path: the run folder.
         provenance: whose run it is.
         place: of the run among those of the site.
-        compared: the run beside each one that repeats it, or that it repeats.
+        compared: the run beside each one that repeats it, or that it repeats; None where that
+            is not known yet, and the run gets no page.
     """
 
     path: Path
     provenance: Provenance
     place: int
-    compared: Sequence[Comparison]
+    compared: Sequence[Comparison] | None = ()
 
 
-def publish_run(out: Path, source: RunSource) -> RunEntry:
-    """Write the page and the files of a run into the site; what it says to the other pages.
+def publish_run(out: Path, examine: Examine, source: RunSource) -> tuple[Checked, RunEntry | None]:
+    """Check a run and, if it is right, write its page and its files into the site.
 
     Args:
         out: the folder of the site.
+        examine: how a run is checked.
         source: the run.
+
+    Returns:
+        What was found, and what the run says to the other pages.
 
     Raises:
         ReportError: the run cannot be read.
         OSError: a file cannot be written.
     """
-    (run,) = projection.load([source.path])
-    drawn = _DrawnRun(run=run, report=page.build([run]), own=tuple(question_charts(run)))
+    found = examine(source.path, source.provenance)
+    run, sections = found.run, found.sections
+    if found.checked.findings or run is None or sections is None or source.compared is None:
+        return found.checked, None
+    report = page.build([run], sections)
+    drawn = _DrawnRun(run=run, report=report, own=tuple(question_charts(run)))
     folder = out / "runs" / run.run_id
     make_folder(folder / "charts", out)
     lettering = facts.lettering([run])
@@ -68,7 +81,7 @@ def publish_run(out: Path, source: RunSource) -> RunEntry:
     samples = export.samples_csv([run])
     write(folder / "samples.csv", samples)
     write(folder / "index.html", _page(drawn, entry, bare, samples))
-    return entry
+    return found.checked, entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +128,7 @@ def _entry(drawn: _DrawnRun, source: RunSource, bare: Mapping[str, str]) -> RunE
         noise=part.headline.noise if part.headline else "",
         shown=_shown(drawn, source.place, bare),
         spots=_spots(run),
-        compared=source.compared,
+        compared=source.compared or (),
     )
 
 

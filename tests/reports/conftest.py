@@ -45,8 +45,7 @@ def original(tmp_path_factory):
 @pytest.fixture(scope="session")
 def site(tmp_path_factory, original):
     """A site of runs with every section; tests must not change its files."""
-    with pytest.MonkeyPatch.context() as patch:
-        return site_of_all_kinds(tmp_path_factory.mktemp("site"), original, patch)
+    return site_of_all_kinds(tmp_path_factory.mktemp("site"), original)
 
 
 @pytest.fixture

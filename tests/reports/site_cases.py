@@ -17,36 +17,30 @@ from test_formats_part import run_of as formats_of
 from test_model_part import lookups, noisy
 from test_publish import HOSTILE
 
-from keymark.reports.published import check
-from keymark.reports.published.check import Checked
-from keymark.reports.published.provenance import Provenance
+from keymark.reports.model import projection
+from keymark.reports.published.check import Checked, Examined
+from keymark.reports.published.provenance import FILE, Provenance
+from keymark.reports.sections.parts import Parts
 from keymark.reports.site import build
 
 STEADY = [0.010, 0.0105, 0.0101] * 20
 
 
-def unchecked(path: Path) -> list[Checked]:
-    """All runs below a folder as if they were right; the maintainers have repeated the first."""
-    found = check.folders(path)
-    return [
-        Checked(
-            path=each,
-            provenance=Provenance.model_validate(
-                {"from": "contributed", "by": "A. Stranger", "repeated": "again"}
-                if not place
-                else {}
-            ),
-            findings=(),
-        )
-        for place, each in enumerate(found)
-    ]
+def unexamined(path: Path, said: Provenance) -> Examined:
+    """A run as if it were right."""
+    (run,) = projection.load([path])
+    checked = Checked(path=path, provenance=said, findings=())
+    return Examined(checked=checked, run=run, sections=Parts.of([run]))
 
 
 def runs_of_all_kinds(results: Path, original: Path) -> None:
-    """Run folders with every section, failed cells and hostile names."""
+    """Run folders with every section, failed cells and hostile names; one was repeated."""
     shutil.copytree(original, results / RUN_ID)
     again = repeated(results.with_name("repeated"), slower_tag, run_id="again")
     shutil.copytree(again, results / "again")
+    label = 'from = "contributed"\nby = "A. Stranger"\nrepeated = "again"\n'
+    ours = '[runs.again]\nfrom = "maintainers"\n'
+    (results / FILE).write_text(f"[runs.{RUN_ID}]\n{label}{ours}")
     quickstart(results / "first", run_id="first", repetitions=6)
     beats(results / "first", STEADY)
     grown = matrix(results / "m1")
@@ -61,11 +55,10 @@ def runs_of_all_kinds(results: Path, original: Path) -> None:
     write_run(results / "hostile", taken, INFO | {"run_id": "hostile", "scenario": scenario})
 
 
-def site_of_all_kinds(work: Path, original: Path, monkeypatch) -> build.Site:
+def site_of_all_kinds(work: Path, original: Path) -> build.Site:
     """The site of these runs."""
     runs_of_all_kinds(work / "results", original)
-    monkeypatch.setattr(build, "check", unchecked)
-    return build.build(work / "results", work / "public")
+    return build.build(work / "results", work / "public", unexamined)
 
 
 class Page(HTMLParser):

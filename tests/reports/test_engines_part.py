@@ -103,6 +103,22 @@ def test_one_engine_alone_has_no_part(tmp_path):
     assert engines_part(run) is None
 
 
+def test_several_engines_share_the_chart_of_a_measure(tmp_path):
+    newer = {("hudi@1.2.0", rest): values for (e, rest), values in BOTH.items() if e == HUDI}
+    (run,) = load([run_of(tmp_path, {**BOTH, **newer})])
+    part = engines_part(run)
+    ((picture, verdicts),) = part.charts
+    assert picture.title == f"Tagging: Keymark beside {HUDI} and hudi@1.2.0"
+    names = [
+        f"{index} · {e}" for e in (HUDI, "hudi@1.2.0") for index in ("record", "bloom", "bucket")
+    ]
+    assert [row.label for row in picture.grid.rows] == names
+    assert [each.topic for each in verdicts] == names
+    assert verdicts[3].words.startswith("faster: 0.250 (0.250 to 0.300) of the time of hudi@1.2.0")
+    # The numbers in summary.json are as before there were charts of several engines.
+    assert [value["label"] for value in part.values] == ["record", "bloom", "bucket"] * 2
+
+
 def test_the_page_and_the_summary_say_it(tmp_path):
     published = publish([run_of(tmp_path, BOTH)])
     (part,) = published.report.engines
