@@ -23,7 +23,7 @@ from keymark.reports.published.run import (
     in_file,
     in_line,
 )
-from keymark.reports.published.samples import Numbered, Taken, by_step
+from keymark.reports.published.samples import Numbered, Taken
 from keymark.reports.render.format_values import digits
 
 _COUNTED = (
@@ -41,12 +41,19 @@ Values = Mapping[tuple[str, str], Numbered]
 """The samples of one taking of a step by phase and metric."""
 
 
-def contradictions(run: PublishedRun) -> Iterator[Finding]:
-    """What cannot all be true."""
+def contradictions(
+    run: PublishedRun, samples: Mapping[Taken, Sequence[Numbered]]
+) -> Iterator[Finding]:
+    """What cannot all be true.
+
+    Args:
+        run: the run.
+        samples: its samples, as `by_step` has them.
+    """
     cores, memory = run.record.machine.cores, run.record.machine.memory_bytes
     steps = {
         taken: {(sample.phase, sample.metric): (number, sample) for number, sample in lines}
-        for taken, lines in by_step(run.samples).items()
+        for taken, lines in samples.items()
     }
     for taken, values in steps.items():
         yield from _of_parts(taken, values)

@@ -23,7 +23,7 @@ from keymark.reports.published.derived import derived_findings
 from keymark.reports.published.provenance import Provenance
 from keymark.reports.published.record import record_findings
 from keymark.reports.published.run import INFO, Finding, in_file, read
-from keymark.reports.published.samples import sample_findings
+from keymark.reports.published.samples import by_step, sample_findings
 from keymark.reports.render.text import clean
 from keymark.reports.sections.parts import Parts
 
@@ -140,8 +140,9 @@ def examined(path: Path, said: Provenance) -> Examined:
         read_run, found = read(path)
         run, sections = None, None
         if read_run is not None:
-            found += [*record_findings(read_run), *sample_findings(read_run)]
-            found += contradictions(read_run)
+            steps = by_step(read_run.samples)
+            found += [*record_findings(read_run), *sample_findings(read_run, steps)]
+            found += contradictions(read_run, steps)
             try:
                 run = read_run.projected()
                 sections = Parts.of([run])

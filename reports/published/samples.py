@@ -47,8 +47,15 @@ def by_step(samples: Iterable[Numbered]) -> Mapping[Taken, Sequence[Numbered]]:
     return found
 
 
-def sample_findings(run: PublishedRun) -> Iterator[Finding]:
-    """What is wrong with the lines by themselves, in a step, and in a cell."""
+def sample_findings(
+    run: PublishedRun, steps: Mapping[Taken, Sequence[Numbered]]
+) -> Iterator[Finding]:
+    """What is wrong with the lines by themselves, in a step, and in a cell.
+
+    Args:
+        run: the run.
+        steps: its samples, as `by_step` has them.
+    """
     units = {name: metric.unit.value for name, metric in METRICS.items()}
     for spec in installed.kept_specs(run.record.indexes).values():
         units |= {counter.name: Unit.COUNT.value for counter in spec.counters}
@@ -60,7 +67,6 @@ def sample_findings(run: PublishedRun) -> Iterator[Finding]:
             yield in_line(SAMPLES, number, "run_id", f"is {sample.run_id}, another run's")
         if planned is not None and sample.cell not in planned:
             yield in_line(SAMPLES, number, "cell", f"run.json plans no cell {sample.cell}")
-    steps = by_step(run.samples)
     for taken, lines in steps.items():
         yield from _of_step(taken, lines)
     yield from _failures(run.record, steps)

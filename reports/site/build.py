@@ -33,13 +33,14 @@ from keymark.reports.render.text import clean
 from keymark.reports.sections import page
 from keymark.reports.site.comparisons import comparisons
 from keymark.reports.site.feeds import CSV, PARQUET, write_feeds
-from keymark.reports.site.model import PAGES, QUESTIONS, Question, RunEntry, Shown
+from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, Question, RunEntry, Shown
 from keymark.reports.site.overview import index_maps
 from keymark.reports.site.runs import Examine, RunSource, publish_run
 
 _MARK = ".keymark-site"
-# The most bytes of a page's pictures; all else on it takes less than what is left.
-_MOST_PICTURES = 600_000
+# The most bytes of a page's pictures, and of what stands around one.
+_MOST_PICTURES, _FRAME = 600_000, 100
+_NO_PICTURE = Markup("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Answered:
 
     entry: RunEntry
     shown: Shown
-    picture: Markup
+    picture: Markup = _NO_PICTURE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +166,7 @@ def _write_pages(out: Path, entries: Sequence[RunEntry], works: Sequence[WorkHis
                         answers=answers),
     )  # fmt: skip
     for question, found in answers:
-        made = page.template("site_question.html.j2")
-        here = f"{question.key}.html"
-        write(out / here, made.render(**shared, here=here, question=question, answers=found))
+        write(out / f"{question.key}.html", _question_page(question, found, shared))
     history = page.template("site_history.html.j2")
     drawn, alone = _drawn(out, works), [each for each in works if not each.headlines]
     words = {"here": "history.html", "works": drawn, "alone": alone, "not_all": drawn_words}
@@ -195,12 +194,25 @@ def _drawn(
 
 
 def _answers(question: Question, entries: Sequence[RunEntry]) -> list[Answered]:
-    """What the runs say to a question; pictures as long as the page may hold them."""
-    made, size = [], 0
-    for entry in entries:
-        for shown in entry.shown.get(question.key, ()):
-            size += len(shown.inline.encode())
-            fits = size <= _MOST_PICTURES
-            picture = Markup(shown.inline if fits else "")  # noqa: S704 - built by `svg.inline`
-            made.append(Answered(entry=entry, shown=shown, picture=picture))
-    return made
+    """What the runs say to a question, without pictures."""
+    return [
+        Answered(entry=entry, shown=shown)
+        for entry in entries
+        for shown in entry.shown.get(question.key, ())
+    ]
+
+
+def _question_page(
+    question: Question, answers: Sequence[Answered], shared: Mapping[str, Any]
+) -> str:
+    """The page of a question; pictures as long as it may hold them."""
+    made = page.template("site_question.html.j2")
+    words = {**shared, "here": f"{question.key}.html", "question": question}
+    left = MOST_BYTES - len(made.render(**words, answers=answers).encode())
+    shown, left = [], min(left, _MOST_PICTURES)
+    for answer in answers:
+        inline = answer.shown.inline
+        left -= len(inline.encode()) + _FRAME
+        picture = Markup(inline if left >= 0 else "")  # noqa: S704 - built by `svg.inline`
+        shown.append(replace(answer, picture=picture))
+    return made.render(**words, answers=shown)

@@ -21,6 +21,7 @@ from keymark.harness.store.store import RunFolder
 from keymark.reports.errors import ReportError
 from keymark.reports.model import projection
 from keymark.reports.published import add, derived
+from keymark.reports.sections.parts import Parts
 
 RUN_ID = "20261126T090000-small"
 CELLS = ("native/record", "native/global_simple", "native/bucket")
@@ -261,7 +262,7 @@ class Copy:
             (run,) = projection.load([self.path])
         except ReportError:
             return
-        self.write("summary.json", json.dumps(derived.summary(run)).encode())
+        self.write("summary.json", json.dumps(derived.summary(run, Parts.of([run]))).encode())
 
 
 def one(found: list[dict], **where) -> dict:

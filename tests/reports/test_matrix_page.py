@@ -12,6 +12,7 @@ from synthetic_runs import sample, write_run
 from keymark.reports.model.projection import load
 from keymark.reports.publish import publish
 from keymark.reports.sections import page
+from keymark.reports.sections.parts import Parts
 
 INDEXES = ("record", "global_simple", "bucket")
 
@@ -65,7 +66,7 @@ def test_a_chart_that_is_too_long_to_be_read_is_not_drawn(published, monkeypatch
     (part,) = published.report.runs
     (run,) = load([published.index.parents[1]])
     monkeypatch.setattr(page, "MOST_BARS", len(INDEXES) - 1)
-    report = page.build([run])
+    report = page.build([run], Parts.of([run]))
     assert report.charts == []
     assert f"{len(INDEXES)} cells are too many for one chart each measure" in report.cautions[-1]
     assert report.runs[0].answers == part.answers

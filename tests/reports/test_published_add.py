@@ -16,6 +16,7 @@ from keymark.reports.errors import ProvenanceError, ReportError
 from keymark.reports.model import projection
 from keymark.reports.published import add, derived, provenance
 from keymark.reports.published.check import check
+from keymark.reports.sections.parts import Parts
 
 
 class TestAdd:
@@ -32,7 +33,7 @@ class TestAdd:
         assert theirs.beats() == ours.beats()
         (run,) = projection.load([source])
         kept = json.loads(contents.content(made.path / "summary.json"))
-        assert kept == derived.summary(run)
+        assert kept == derived.summary(run, Parts.of([run]))
 
     def test_paths_of_the_machine_stay_there(self, tmp_path):
         source = run_folder(tmp_path / "run")

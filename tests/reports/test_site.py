@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pytest
 from site_cases import Page, broken_links
-from synthetic_published import RUN_ID
+from synthetic_published import RUN_ID, Copy
 from synthetic_runs import quickstart, sample, write_run
 
 from keymark import cli
@@ -283,6 +283,39 @@ def test_the_command_leaves_out_what_is_not_right(tmp_path, original, capsys):
     assert "not ended" in said.err
     assert not (out / "runs" / "running").exists()
     assert "the maintainers&#39; run" in (out / "index.html").read_text()
+
+
+def test_a_label_that_the_other_run_does_not_bear_out_leaves_the_run_out(copy, tmp_path):
+    results, out = copy.path.parent, tmp_path / "public"
+    again = Copy(shutil.copytree(copy.path, results / "again"))
+    again.lines("samples.jsonl", lambda found: [each.update(run_id="again") for each in found])
+
+    def of_other_work(document):
+        document["run_id"] = "again"
+        document["scenario"]["dataset"]["seed"] = 2
+
+    again.info(of_other_work)
+    again.seal()
+    (results / provenance.FILE).write_text(
+        f'[runs.{RUN_ID}]\nrepeated = "again"\n[runs.again]\nfrom = "maintainers"\n'
+    )
+    site = build(results, out)
+    ((path, reason),) = site.left_out
+    assert path.name == RUN_ID
+    assert "again did other work: dataset.seed is 2 there" in reason
+    assert site.runs == ("again",)
+    assert [each.name for each in (out / "runs").iterdir()] == ["again"]
+    assert RUN_ID not in (out / "runs" / "again" / "index.html").read_text()
+
+
+def test_a_run_that_is_there_twice_is_refused_before_the_old_site_goes(tmp_path, original):
+    out = tmp_path / "public"
+    build(original.parent, out)
+    for folder in ("one", "two"):
+        shutil.copytree(original, tmp_path / "results" / folder / RUN_ID)
+    with pytest.raises(ReportError, match=f"holds {RUN_ID} twice"):
+        build(tmp_path / "results", out)
+    assert (out / "runs" / RUN_ID / "index.html").exists()
 
 
 def test_a_site_is_replaced_and_nothing_else(tmp_path, original):

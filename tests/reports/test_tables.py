@@ -10,6 +10,7 @@ from keymark.reports.model.tables import Standing
 from keymark.reports.render import prose
 from keymark.reports.render.grids import finding, grid
 from keymark.reports.sections import page
+from keymark.reports.sections.parts import Parts
 
 
 def lookups(tmp_path, values_by_index, metric="wall_s"):
@@ -75,7 +76,8 @@ def test_how_many_repetitions_would_decide(tmp_path):
 def test_zeros_are_a_sentence_and_no_column(tmp_path):
     zeros = {"record": [0.0] * 3, "bucket": [0.0] * 3}
     lookups(tmp_path, zeros, metric="shuffle_write_bytes")
-    report = page.build(load([tmp_path / "run"]))
+    runs = load([tmp_path / "run"])
+    report = page.build(runs, Parts.of(runs))
     (answer,) = report.runs[0].answers
     assert [each.words for each in answer.words] == ["0 B for all: there is nothing to compare."]
     assert answer.table.heads == ()
@@ -114,7 +116,7 @@ def test_of_rates_the_highest_is_best(tmp_path):
     assert answer.words == (
         "record (4,000 /s) is best; as a multiple of the highest: bucket 0.250x."
     )
-    (part,) = page.build([run]).runs
+    (part,) = page.build([run], Parts.of([run])).runs
     assert "lower is better, of rates higher" in part.answers[0].table.caption
 
 
