@@ -54,13 +54,12 @@ class Examined:
 
     Attributes:
         checked: what was found.
-        run: that the folder holds; None where it cannot be read.
-        sections: of the run's report, made for the check; None without a run.
+        right: the run, and the sections of its report that the check made; None where something
+            is wrong.
     """
 
     checked: Checked
-    run: projection.Run | None = None
-    sections: Parts | None = None
+    right: tuple[projection.Run, Parts] | None
 
 
 def folders(path: Path) -> list[Path]:
@@ -138,7 +137,7 @@ def examined(path: Path, said: Provenance) -> Examined:
     """
     try:
         read_run, found = read(path)
-        run, sections = None, None
+        right = None
         if read_run is not None:
             steps = by_step(read_run.samples)
             found += [*record_findings(read_run), *sample_findings(read_run, steps)]
@@ -147,13 +146,14 @@ def examined(path: Path, said: Provenance) -> Examined:
                 run = read_run.projected()
                 sections = Parts.of([run])
                 found += derived_findings(run, sections)
+                right = None if found else (run, sections)
             except ReportError as error:
                 found.append(in_file("", "", str(error)))
     except OSError as error:
         raise ReportError(f"{clean(path)} cannot be read: {error.strerror}") from error
     count = len(read_run.samples) if read_run else 0
     checked = Checked(path=path, provenance=said, findings=tuple(found), samples=count)
-    return Examined(checked=checked, run=run, sections=sections)
+    return Examined(checked=checked, right=right)
 
 
 def _checked(path: Path, said: Mapping[str, Provenance]) -> Checked:

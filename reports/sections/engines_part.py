@@ -109,13 +109,14 @@ def engines_part(run: Run) -> EnginesPart | None:
     found = [beside for beside in found if beside.duels]
     if not found:
         return None
-    suffix = run.file_suffix
     return EnginesPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
         charts=[
-            _with_verdicts([each for each in found if each.measure == measure], place, suffix)
-            for place, measure in enumerate(dict.fromkeys(each.measure for each in found))
+            _chart_with_verdicts(
+                [beside for beside in found if beside.measure == measure], place, run.file_suffix
+            )
+            for place, measure in enumerate(dict.fromkeys(beside.measure for beside in found))
         ],
         values=[_values(beside, duel) for beside in found for duel in beside.duels],
     )
@@ -165,20 +166,26 @@ def verdict(duel: Duel, engine: str, unit: str) -> str:
     return f"no difference shown: {said}"
 
 
-def _with_verdicts(
-    besides: Sequence[Beside], place: int, suffix: str
+def _chart_with_verdicts(
+    found: Sequence[Beside], place: int, suffix: str
 ) -> tuple[Chart, list[Answer]]:
     """The chart of one measure beside all other engines, and what each ratio on it shows."""
-    measure = besides[0].measure
-    engines = [clean(beside.engine, 40) for beside in besides]
+    measure = found[0].measure
+    unit = measure.unit
+    engines = [clean(beside.engine, 40) for beside in found]
     title = f"{COMPARED[measure.key]}: Keymark beside {listed(engines)}"
     bars, rows, verdicts = [], [], []
-    for beside, engine in zip(besides, engines, strict=True):
+    for beside, engine in zip(found, engines, strict=True):
         for duel in beside.duels:
             name = f"{duel.label} · {engine}" if len(engines) > 1 else duel.label
             bars.append((name, duel.color, duel.ratio))
-            rows.append(_row(duel, name, measure.unit))
-            said = verdict(duel, beside.engine, measure.unit)
+            entries = (
+                Entry(value=amount(duel.ours.median, unit), spread=spread(duel.ours, unit)),
+                Entry(value=amount(duel.theirs.median, unit), spread=spread(duel.theirs, unit)),
+                Entry(value=ratio_words(duel.ratio)),
+            )
+            rows.append(Row(label=name, index=duel.index, entries=entries))
+            said = verdict(duel, beside.engine, unit)
             verdicts.append(Answer(topic=name, words=f"{said}."))
     other = engines[0] if len(engines) == 1 else "the other engine"
     heads = ("Keymark", other, "Keymark as a multiple")
@@ -188,18 +195,6 @@ def _with_verdicts(
     numbers = Grid(caption=title, heads=heads, rows=tuple(rows))
     key = f"{PREFIX}{place + 1}_{measure.key}{suffix}"
     return chart(key, title, label, drawing, numbers), verdicts
-
-
-def _row(duel: Duel, name: str, unit: str) -> Row:
-    return Row(
-        label=name,
-        index=duel.index,
-        entries=(
-            Entry(value=amount(duel.ours.median, unit), spread=spread(duel.ours, unit)),
-            Entry(value=amount(duel.theirs.median, unit), spread=spread(duel.theirs, unit)),
-            Entry(value=ratio_words(duel.ratio)),
-        ),
-    )
 
 
 def _values(beside: Beside, duel: Duel) -> dict[str, Any]:

@@ -18,13 +18,7 @@ from keymark.reports.history.chart import drawn_words
 from keymark.reports.history.headline_chart import headline_charts, lettering
 from keymark.reports.history.headlines import HeadlineHistory, WorkHistory, read_all
 from keymark.reports.published import provenance
-from keymark.reports.published.check import (
-    Checked,
-    examined,
-    folders,
-    root_of,
-    with_labels,
-)
+from keymark.reports.published.check import Checked, examined, folders, root_of, with_labels
 from keymark.reports.published.provenance import Provenance
 from keymark.reports.render.charts import Lettering
 from keymark.reports.render.figures import Chart, write_charts
@@ -115,8 +109,9 @@ def _write_runs(
 ) -> tuple[list[Checked], list[RunEntry]]:
     """Check all runs, write the pages of those that are right, and the feeds.
 
-    Each core takes a run at a time, which it reads once: to check it and to draw it. The pages of
-    runs that were repeated say whether both agree. They are written when all are checked.
+    Each core takes a run at a time, which it reads once: to check it and to draw it. The page of a
+    run that was repeated, or that repeats one, says whether both agree. Such a run is read again
+    when all are checked, and drawn then.
 
     Returns:
         What was found in each folder; what the right ones say, the maintainers' first, then new.

@@ -67,9 +67,9 @@ def publish_run(out: Path, examine: Examine, source: RunSource) -> tuple[Checked
         OSError: a file cannot be written.
     """
     found = examine(source.path, source.provenance)
-    run, sections = found.run, found.sections
-    if found.checked.findings or run is None or sections is None or source.compared is None:
+    if found.right is None or source.compared is None:
         return found.checked, None
+    run, sections = found.right
     report = page.build([run], sections)
     drawn = _DrawnRun(run=run, report=report, own=tuple(question_charts(run)))
     folder = out / "runs" / run.run_id

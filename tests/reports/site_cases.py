@@ -30,7 +30,7 @@ def unexamined(path: Path, said: Provenance) -> Examined:
     """A run as if it were right."""
     (run,) = projection.load([path])
     checked = Checked(path=path, provenance=said, findings=())
-    return Examined(checked=checked, run=run, sections=Parts.of([run]))
+    return Examined(checked=checked, right=(run, Parts.of([run])))
 
 
 def runs_of_all_kinds(results: Path, original: Path) -> None:
