@@ -229,7 +229,8 @@ def _plain(base: RunNumbers, candidate: RunNumbers, key: Key, demand: Demand) ->
     elif same(ours, theirs):
         judged = unchanged()
     elif demand.kind is Kind.COUNTER:
-        judged = counter(ours, theirs, demand)
+        repeats = key.cell not in base.unseeded | candidate.unseeded
+        judged = counter(ours, theirs, demand, repeats=repeats)
     else:
         judged = no_pairs(ours, theirs)
     return _finding(key, demand, (ours, theirs), judged)

@@ -28,7 +28,7 @@ SEPARATE = "Measured in separate runs: counters decide, times are not compared"
 _WORDS = {
     Verdict.PASS: "No regression",
     Verdict.REGRESSION: "Regression",
-    Verdict.INCONCLUSIVE: "Inconclusive: a required time cannot be decided",
+    Verdict.INCONCLUSIVE: "Inconclusive: a required number cannot be decided",
 }
 
 

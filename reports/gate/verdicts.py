@@ -1,9 +1,11 @@
 """One number of a candidate against the base's: a counter's verdict, and a time's.
 
-Counters repeat, so one value tells. Times do not: a time is judged by pairs measured side by side,
-and its verdict has three values. `regression` takes evidence that noise gives at most once in 5,000
-gates, and a growth of at least half the tolerance; `pass` takes evidence that there is no growth
-of the tolerance; whatever lies between is `inconclusive`, and says how many pairs decide it.
+Counters of Keymark's own engine repeat, so one value tells. Counters of other code may vary though
+nothing changed: from five repetitions on, growth there takes evidence. A time is judged by pairs
+measured side by side, and its verdict has three values. `regression` takes evidence that noise
+gives at most once in 5,000 gates, and a growth of at least half the tolerance; `pass` takes
+evidence that there is no growth of the tolerance; whatever lies between is `inconclusive`, and says
+how many pairs decide it.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import exp, inf, isfinite, log1p
+from math import comb, exp, inf, isfinite, log1p
+
+import numpy as np
 
 from keymark.harness.store.units import Better
-from keymark.reports.gate.paired import Shift, adjusted, log_ratios, pairs_needed, shift
+from keymark.reports.gate.paired import Shift, adjusted, log_ratios, p_above, pairs_needed, shift
 from keymark.reports.gate.policy import Demand
 from keymark.reports.gate.run_numbers import MeasuredNumber
 from keymark.reports.render.format_values import exact
@@ -22,6 +26,13 @@ from keymark.reports.stats.statistics import Caveat, CaveatKind
 
 ALARM = 0.0002
 """Probability that any time of a gate is called slower although nothing changed."""
+CHANCE = 1 / comb(10, 5)
+"""Probability that a counter which varies is called worse although nothing changed.
+
+So often five values lie beyond five others.
+"""
+ENOUGH = 5
+"""Repetitions from which on a counter that varies can show more than chance does."""
 SURE = 0.995
 """Confidence with which a time that passes has not grown by its tolerance."""
 
@@ -62,12 +73,21 @@ class Judged:
     caveats: tuple[Caveat, ...] = ()
 
 
-def counter(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> Judged:
+def counter(
+    base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand, *, repeats: bool
+) -> Judged:
     """Compare two counters: their medians, and their values farthest on the bad side.
 
     Where both have repetitions, only those are compared that both have. A base that does not
     repeat makes room for as much again as its own values differ; growth that is the same in every
     repetition is seen through that (a query asks for another key in each).
+
+    Args:
+        base: the counter of the base.
+        candidate: the counter of the candidate.
+        demand: what is demanded of it.
+        repeats: whether equal code gives equal counts. If not, growth that chance may explain
+            leaves the counter undecided, once there are repetitions enough to tell.
     """
     shared = [trial for trial in base.trials if trial in candidate.trials]
     if shared:
@@ -78,12 +98,17 @@ def counter(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> 
     opposite = {Better.LOWER: Better.HIGHER, Better.HIGHER: Better.LOWER}
     better = max(_growths(base, candidate, opposite.get(demand.better, Better.NEITHER)))
     verdict = Verdict.PASS
-    if worse > room or _grew_alike(base, candidate, demand):
-        verdict = Verdict.REGRESSION
+    alike = _grew_alike(base, candidate, demand)
+    if worse > room or alike:
+        is_shown = repeats or len(shared) < ENOUGH or alike or _is_beyond(base, candidate, demand)
+        verdict = Verdict.REGRESSION if is_shown else Verdict.INCONCLUSIVE
     elif better > room:
         verdict = Verdict.IMPROVEMENT
     caveats: tuple[Caveat, ...] = ()
-    if own > demand.tolerance * max(abs(base.min), abs(base.max)):
+    if verdict is Verdict.INCONCLUSIVE:
+        detail = f"{len(shared)} repetitions do not tell growth from chance; more of them would"
+        caveats = (Caveat(kind=CaveatKind.VARIES, detail=detail),)
+    elif own > demand.tolerance * max(abs(base.min), abs(base.max)):
         detail = f"the base itself varies from {exact(base.min)} to {exact(base.max)}"
         caveats = (Caveat(kind=CaveatKind.VARIES, detail=detail),)
     return Judged(
@@ -211,6 +236,16 @@ def _grew_alike(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand)
     sign = -1.0 if demand.better is Better.HIGHER else 1.0
     growths = [sign * (candidate.trials[t] / value - 1.0) for t, value in base.trials.items()]
     return min(growths) > demand.tolerance and min(growths) > max(growths) - min(growths)
+
+
+def _is_beyond(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> bool:
+    """Tell whether the candidate is worse by more than chance: in all values, or in pairs."""
+    pairs = np.array([candidate.trials[t] - value for t, value in base.trials.items()])
+    up = candidate.min > base.max or p_above(pairs) <= CHANCE
+    down = candidate.max < base.min or p_above(-pairs) <= CHANCE
+    if demand.better is Better.NEITHER:
+        return up or down
+    return up if demand.better is Better.LOWER else down
 
 
 def _ratio(candidate: float, base: float) -> float | None:

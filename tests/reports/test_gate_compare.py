@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from gate_noise import side
 from hypothesis import given
@@ -99,6 +100,57 @@ def test_growth_that_is_the_same_in_every_repetition_shows_through_what_varies()
 
 def test_only_repetitions_that_both_have_are_compared():
     assert verdict(trials(1000, 1500), trials(1000, 1500, 9000), metric="input_bytes") == "pass"
+
+
+def of_a_job(base, candidate, metric="tasks"):
+    """The verdict on a counter of code that is not Keymark's."""
+    cells = {"unseeded": frozenset({"record"})}
+    sides = (
+        side(name, {key(metric): trials(*values)}, **cells)
+        for name, values in (("a", base), ("b", candidate))
+    )
+    return compare(*sides, Policy()).verdict
+
+
+CHANCES = {
+    "tasks": lambda random: 148 + random.integers(0, 5, 5),
+    "one more task, now and then": lambda random: 148 + (random.random(5) < 0.1),
+    "bytes": lambda random: random.normal(1e6, 1e5, 5),
+    "bytes with a tail": lambda random: 1e6 * (1 + random.exponential(1, 5)),
+}
+
+
+@pytest.mark.parametrize("name", CHANCES)
+def test_a_counter_of_a_job_that_varies_raises_hardly_any_false_alarm(name):
+    random = np.random.default_rng(11)
+    draw = CHANCES[name]
+    found = [of_a_job(draw(random), draw(random)) for _ in range(1000)]
+    assert found.count("regression") <= 10
+    assert found.count("pass") >= 700
+
+
+def test_growth_of_a_counter_that_varies_is_caught_where_it_is_more_than_chance():
+    base = (30, 34, 31, 33, 30)
+    assert of_a_job(base, (38, 42, 39, 41, 38)) == "regression"
+    assert of_a_job(base, (34, 42, 39, 41, 38)) == "inconclusive"
+    assert of_a_job(base[:4], (34, 42, 39, 41)) == "regression"
+    # Every second repetition grows: ten pairs show what five leave open.
+    assert of_a_job((7,) * 5, (7, 9) * 2 + (7,)) == "inconclusive"
+    assert of_a_job((7,) * 20, (7, 9) * 10) == "regression"
+    # Of changed rows, fewer are as wrong as more.
+    assert of_a_job((100,) * 5, (99, 98, 99, 97, 99), metric="rows_changed") == "regression"
+
+
+def test_a_counter_that_no_repetition_decides_says_what_would():
+    cells = {"unseeded": frozenset({"record"})}
+    sides = (
+        side(name, {key(): trials(*values)}, **cells)
+        for name, values in (("a", (7,) * 5), ("b", (7, 7, 8, 7, 7)))
+    )
+    (found,) = compare(*sides, Policy()).findings
+    (caveat,) = found.judged.caveats
+    assert caveat.kind is CaveatKind.VARIES
+    assert caveat.detail == "5 repetitions do not tell growth from chance; more of them would"
 
 
 def test_one_more_of_a_rate_is_better():
