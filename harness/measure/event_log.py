@@ -138,12 +138,12 @@ class StepCounters:
         self._add(last, Counters(jobs=1))
 
     def _add(self, stage: _Stage, counters: Counters) -> None:
-        for name in {"total", stage.phase or "total"}:
+        for name in {"total", stage.counted}:
             self.phases.setdefault(name, Counters()).add(counters)
 
     def stage(self, stage: _Stage) -> StageCounters:
         """The sums that a stage belongs to."""
-        return self.stages.setdefault((stage.phase or "total", stage.name), StageCounters())
+        return self.stages.setdefault((stage.counted, stage.name), StageCounters())
 
     def include(self, other: StepCounters) -> None:
         """Add what another application counted in the same step."""
@@ -171,6 +171,15 @@ class _Stage:
     phase: str | None
     name: str
     first_phase: str | None = None
+
+    @property
+    def counted(self) -> str:
+        """The phase that its tasks count in; `total` where nothing tells.
+
+        Stages that share work are of one phase. Which of them does what is a race, so that counters
+        of either alone would not repeat.
+        """
+        return self.first_phase or self.phase or "total"
 
 
 @dataclass(slots=True)
