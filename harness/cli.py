@@ -54,7 +54,7 @@ _SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a run goes, and how it is told.
+    """Where a run goes, and how it is reported.
 
     Attributes:
         out: the run folder, a path or URL; None for a new one below `runs`.

@@ -248,7 +248,7 @@ class IndexSpec:
     def partition_in(self, table_version: int) -> str | None:
         """The partition of the metadata table that has it in tables of a version; None for none.
 
-        Of version 6 Keymark's own is told: a table of Hudi's may have the index in it, too.
+        Of version 6 it is Keymark's own: a table of Hudi's may have the index in it, too.
         """
         if table_version in self.hudi_table_versions and table_version > _OWN_VERSION:
             return self.hudi_partition

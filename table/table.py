@@ -370,7 +370,7 @@ class Table(TableHandle):
         """Take a metadata partition out of use and delete it.
 
         If the index is kept as runs of the record keys, these are removed, and the table has the
-        index that Hudi's writers are told. One that stands beside the record index is deleted, and
+        index that Hudi's writers use. One that stands beside the record index is deleted, and
         the table keeps its own.
         """
         own = spec_of(self.choice.name)
@@ -455,6 +455,6 @@ class Table(TableHandle):
     def _keys_and_partitions(
         self, keys: Keys, config: TableConfig | None = None
     ) -> tuple[pa.Array, pa.Array | None]:
-        """Record keys, and partition paths where they are told; `config` is that of a reading."""
+        """Record keys, and partition paths where they are given; `config` is that of a reading."""
         config = completed(config or self.config, self.storage, self._given)
         return keys_and_partitions(keys, config, self.storage)

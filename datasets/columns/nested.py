@@ -206,7 +206,7 @@ Kind = Annotated[
     | Map,
     Field(discriminator="kind"),
 ]
-"""Every kind of column, told apart by `kind`."""
+"""Every kind of column; `kind` says which one it is."""
 
 for _nested in (Struct, List, Map):
     _nested.model_rebuild()

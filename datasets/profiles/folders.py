@@ -201,7 +201,7 @@ def reading(path: str, format_: str) -> Iterator[None]:
 
 
 def count_keys(df: DataFrame, record_key: Sequence[str]) -> KeyCounts:
-    """Count the keys of rows, told apart by 96 bits of their hashes: what is shuffled is small.
+    """Count the distinct keys of rows by 96 bits of their hashes, so that little is shuffled.
 
     Raises:
         DatasetError: there is no such column.

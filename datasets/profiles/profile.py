@@ -197,7 +197,7 @@ def profile(df: DataFrame, request: ProfileRequest, progress: Callable[[str], No
     Args:
         df: its rows.
         request: what to profile.
-        progress: told what is read for, once for each pass.
+        progress: receives what each pass reads the rows for.
 
     Raises:
         DatasetError: a column is missing or binary, or there are no keys.

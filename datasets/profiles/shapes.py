@@ -25,8 +25,8 @@ class TextSample:
     """What a sample of one text column shows.
 
     Attributes:
-        entropy_bits: entropy of each position's characters, summed over the positions: no more
-            than what a key really holds can be told apart from it, so it is an upper bound.
+        entropy_bits: entropy of each position's characters, summed over the positions. Positions
+            may depend on each other, so it is an upper bound of what a key really holds.
         characters: of each class of characters its share and how many different ones there are;
             `hex` is a-f and 0-9, where the texts have all of these letters and no others.
         one_hash: whether different texts all have the same String.hashCode.

@@ -134,7 +134,7 @@ class MeasuredTable(Protocol):
     def lookup(self, keys: Any, /, *, stats: LookupStats | None = None) -> Any:
         """The place of each key, in the form that `Engine.answer` knows.
 
-        `stats` is told what a lookup of `native` touched.
+        `stats` receives what a lookup of `native` touched.
         """
 
     def info(self) -> UsedIndex:

@@ -1,4 +1,4 @@
-"""The process of a format's engine: Spark with its jars, told over a pipe which SQL to run.
+"""The process of a format's engine: Spark with its jars, which gets its SQL over a pipe.
 
 Run by `format_process`; the methods of `FormatSession` are the messages. It knows no format.
 """

@@ -8,8 +8,8 @@ What Hudi and Keymark do with a batch is said by one MERGE:
     key is not there the row is inserted
 
 A row whose partition column changes is deleted in the old partition and written in the new one: to
-a format it is an update like any other. "Later in the input" is told by the name of a row's file
-and by its place in it: formats refuse a source that numbers its rows as they are read.
+a format it is an update like any other. The name of a row's file and its place in it say which row
+is "later in the input": formats refuse a source that numbers its rows as they are read.
 """
 
 # ruff: noqa: S608 - names are escaped

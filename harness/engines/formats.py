@@ -1,6 +1,6 @@
 """The formats other than Hudi whose tables Spark measures: their releases, jars and names.
 
-A format is told apart by data alone (`delta/release.py`, `iceberg/release.py`). An engine is named
+Only data differ between formats (`delta/release.py`, `iceberg/release.py`). An engine is named
 `<format>@VERSION`, and its "indexes" are modes: ways in which the format finds and replaces rows.
 """
 

@@ -286,7 +286,7 @@ class HudiEngine(ProcessEngine):
         return self.open(path, index=index, options=options)
 
     def hold_keys(self, keys: pa.StringArray, table: Any, /) -> None:
-        """Bring keys to Hudi's JVM, with their partitions where the index must be told.
+        """Bring keys to Hudi's JVM, with their partitions where the index needs them.
 
         A partition-local index looks in the partition of the incoming row. The partition of a
         key that is in the table is that of its row; an absent one gets that of another row.

@@ -1,4 +1,4 @@
-"""The process of one Hudi version: a Spark session with its bundle, told what to do over a pipe.
+"""The process of one Hudi version: a Spark session with its bundle, which gets calls over a pipe.
 
 Run by `hudi_process`; the methods of `HudiSession` are the messages.
 """
@@ -74,8 +74,8 @@ class HudiSession(ChildSession):
     def compact_rows(self, *, path: str, options: Mapping[str, str]) -> None:
         """Merge the log files of a table into base files.
 
-        It is told the options of the metadata table, because Hudi takes away the partitions that
-        it is not asked for, and the table's version, because 1.0.1 and 1.0.2 refuse a table of
+        It gets the options of the metadata table, because Hudi removes the partitions that it is
+        not asked for, and the table's version, because 1.0.1 and 1.0.2 refuse a table of
         version 6 otherwise.
         """
         asked = {"hoodie.compact.inline.max.delta.commits": "1"}

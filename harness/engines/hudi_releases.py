@@ -1,7 +1,7 @@
 """What differs between the releases of Apache Hudi that are measured: one table, asked by all.
 
 Table versions are those of `hoodie.table.version`. A release makes tables of its own version unless
-it is told another one (`hoodie.write.table.version`, since 1.0).
+`hoodie.write.table.version` (since 1.0) names another one.
 
 | from release | own version | versions it can make | what else is new |
 |---|---|---|---|

@@ -26,7 +26,7 @@ def get(jar: tuple[str, str, str], folder: Path, told: Callable[[int, int], None
     Args:
         jar: group as a path, artifact, version.
         folder: an empty folder for Ivy's files; the caller deletes it.
-        told: is told the bytes that came, and 0: Ivy tells no total.
+        told: receives the bytes that came, and 0: Ivy knows no total.
 
     Returns:
         The jar, in that folder.

@@ -33,7 +33,7 @@ _TIMEOUT_S = 60
 _HTTP_NOT_FOUND = 404
 
 Told = Callable[[int, int], None]
-"""Is told the bytes that came and the bytes that are to come in all (0 if unknown)."""
+"""Receives the bytes that came and the bytes that are to come in all (0 if unknown)."""
 
 Download = Callable[[str], AbstractContextManager[Told]]
 """Shows the download of a jar of that name."""

@@ -112,7 +112,7 @@ class Child:
         return self._process.pid
 
     def kill(self) -> None:
-        """End its process at once; whoever waits for an answer is told."""
+        """End its process at once; whoever waits for an answer gets an error."""
         self._process.kill()
 
     @property

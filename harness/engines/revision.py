@@ -2,7 +2,7 @@
 
 Two revisions cannot share a Python process, so each has one of its own, with a Spark session of
 the same settings (`revision_child`). `native@worktree` is the code as it lies there, in a process
-of its own as well: both sides of a comparison are told what to do in the same way.
+of its own as well: both sides of a comparison get their calls in the same way.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RevisionTable:
         return RevisionScan(self._child, files)
 
     def lookup(self, _held: object, /, *, stats: LookupStats | None = None) -> None:
-        """Look up the keys that the child holds; `stats` is told what that touched."""
+        """Look up the keys that the child holds; `stats` receives what that touched."""
         told = self._child.call("lookup", table=self._number)
         for name, value in told.items() if stats is not None else ():
             if hasattr(stats, name):

@@ -1,4 +1,4 @@
-"""The process of one revision of Keymark: a Spark session and its tables, told over a pipe.
+"""The process of one revision of Keymark: Spark and its tables, which gets calls over a pipe.
 
 Run as a file, with the root of the revision as its first argument: the packages are the revision's,
 only this file and the pipe are those of the run. So what it takes and gives is built of Python's

@@ -50,7 +50,7 @@ def _older_mistake(engine: str, hudi: HudiName, source: SourceFacts) -> str | No
     """Why an engine cannot bring copies of a table to its own version; None if it can.
 
     Hudi 1.x throws at tables older than version 6. With `hoodie.write.auto.upgrade=false`, which
-    names with a version mean, it writes the version that the table has, whatever it is told.
+    names with a version mean, it writes the version that the table has, whatever its options say.
     Source: UpgradeDowngrade.needsUpgrade of Hudi 1.1.
     """
     release, has = hudi_releases.release(hudi.version), source.version

@@ -1,4 +1,4 @@
-"""What the processes of engines with jars of their own share: Spark, told what to do over a pipe.
+"""What the processes of engines with jars of their own share: Spark, and calls over a pipe.
 
 The methods of a `ChildSession` are the messages. Whatever must not be on the clock is a message of
 its own: reading a batch's schema, bringing keys to the JVM, bringing answers back.

@@ -2,7 +2,7 @@
 
 It stands beside the libraries without Spark, so it gets what they get: the files of a batch, a
 process with a given number of cores and memory (`watched_process`), rows of the truth's comparison
-through its own reader. What a table is asked for is told as to a revision of Keymark (`revision`).
+through its own reader. Its calls are those of a revision of Keymark (`revision`).
 """
 
 from __future__ import annotations

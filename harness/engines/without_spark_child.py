@@ -1,4 +1,4 @@
-"""The process of `native@without-spark`: Keymark's tables and pyarrow, told over a pipe.
+"""The process of `native@without-spark`: Keymark's tables and pyarrow, with calls over a pipe.
 
 It does what a user without Spark does: reads a batch's files into Arrow and hands them to the
 table, and reads through `Table.scan`. A load is one Arrow table in memory.

@@ -79,7 +79,7 @@ def sides(
         candidate: the same of `--candidate`.
 
     Raises:
-        HarnessError: only one of both is told, both are the same, a value is not known, or git
+        HarnessError: only one of both is given, both are the same, a value is not known, or git
             knows no such revision.
     """
     if not base and not candidate:

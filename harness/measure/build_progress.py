@@ -23,7 +23,7 @@ class BuildProgress:
     Args:
         path: the file that is kept.
         clock: monotonic seconds.
-        show: told in words.
+        show: receives progress in words.
 
     Attributes:
         seconds: that the build took, up to the last mark.

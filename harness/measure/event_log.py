@@ -47,10 +47,10 @@ _BAD_EVENT = (KeyError, TypeError, ValueError, AttributeError)
 class Counters:
     """Sums over the tasks of a step or phase; bytes and records as Spark counts them.
 
-    `jobs` are counted of a step and of a phase, not of a stage. `task_records_max` is no sum: the
-    records that the largest task read, of files and of shuffles. `largest_tasks_records` is told of
-    a whole phase only; see `StepCounters.counters`. `cpu_ns` is what threads of the JVM spent on
-    tasks, in nanoseconds, without Python workers.
+    Steps and phases have `jobs`, stages have none. `task_records_max` is no sum: it is the records
+    that the largest task read, of files and of shuffles. Only whole phases have
+    `largest_tasks_records`; see `StepCounters.counters`. `cpu_ns` is the time that threads of the
+    JVM spent on tasks, in nanoseconds, without Python workers.
     """
 
     tasks: int = 0

@@ -75,7 +75,7 @@ def measure(
     Args:
         engines: base and candidate.
         folder: where samples go.
-        progress: who is told.
+        progress: receives what is done.
         repetitions: trials of each side.
         noise: what is done on a noisy machine before the first trial; None: it is not looked at.
 

@@ -102,7 +102,7 @@ class NoiseCheck:
         """Warn of a noisy machine, or wait until it is quiet.
 
         Args:
-            progress: who is told.
+            progress: receives what is done.
             threads: cores that the run uses.
             runs: the folder of this run and of earlier ones.
 

@@ -1,7 +1,7 @@
 """Which phase a stage belongs to, of engines that do not know our phases.
 
 Each engine has its rules: Hudi's in `engines/hudi_phases.py`, Delta's and Iceberg's in their
-folders. An engine is told by how the label of a step begins, which begins with the cell.
+folders. The label of a step begins with the cell, and so with the engine.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class MappingRun:
         work: folder for tables.
         run_id: written into every sample.
         clock: monotonic seconds.
-        progress: who is told.
+        progress: receives what is done.
         between: works before each trial of lookups.
         failed: reasons by cell id; such cells are left out from there.
         notes: what a reader of the report must know.

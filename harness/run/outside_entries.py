@@ -81,7 +81,7 @@ def missing(index: str) -> str | None:
 
 
 def settled(cells: Sequence[Cell], run_id: str) -> tuple[Cell, ...]:
-    """The cells, those with entries told where theirs are; options of a scenario win.
+    """The cells, with options that say where their entries are; options of a scenario win.
 
     Cells that share a loaded table share its entries.
     """

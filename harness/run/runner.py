@@ -47,7 +47,7 @@ class Progress(Protocol):
     """Told what the run does; the command line shows it on standard error."""
 
     def plan(self, trials: int) -> None:
-        """How many trials are to be taken in all; told again when a budget changes it."""
+        """How many trials are to be taken in all; called again when a budget changes it."""
 
     def begin(self, what: str, left_s: float | None = None, unknown: Sequence[str] = ()) -> None:
         """What is being done now, and the seconds until the last trial ends, where known.
@@ -108,7 +108,7 @@ class Runner:
         steps: of a repetition.
         folder: where the samples go; trials that are already there are not taken again.
         run_id: written into every sample.
-        progress: who is told.
+        progress: receives what is done.
         between: works before each trial.
         earlier: samples of an earlier run of the scenario, for the time left.
         failed: reasons by cell id; such cells are left out from there.

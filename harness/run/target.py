@@ -67,7 +67,7 @@ class RunTarget(ABC):
 
         Args:
             record: of the run.
-            progress: who is told.
+            progress: receives what is done.
             threads: cores that the run uses.
 
         Raises:

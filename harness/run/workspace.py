@@ -87,7 +87,7 @@ class Workspace:
     def __enter__(self) -> Self:
         """Take away what a killed run left, but for its loaded tables, if they are here.
 
-        A store that cannot be reached is told now.
+        A store that cannot be reached is an error now.
         """
         self._leave_loaded()
         self.tables.clear()

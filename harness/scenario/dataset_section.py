@@ -192,7 +192,7 @@ class DatasetSection(Section):
         return made, list(dict.fromkeys(mistakes))
 
     def _place(self, data: DataPoint, error: DatasetError) -> str:
-        """The key that a mistake is told of: the shape's, unless it is there without the shape."""
+        """The key with a mistake: the shape's, unless it is there without the shape, too."""
         try:
             self.spec(replace(data, shape=""))
         except DatasetError as plain:

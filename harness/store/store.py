@@ -6,7 +6,7 @@ A block of samples is appended by one write and synced, so a run killed at any m
 most the repetition that was being measured. Whatever a kill cut off is the unfinished last line.
 
 The last `run.json` of a run holds the digest of all that it left: from then on a file that was cut
-off, mixed up or edited is told from what was measured.
+off, mixed up or edited does not pass for what was measured.
 """
 
 from __future__ import annotations

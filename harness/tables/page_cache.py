@@ -1,6 +1,6 @@
 """The system's cache of file contents: take a table out of it, so that a query reads the disk.
 
-Pages that are written leave the cache when they are on the disk (`fsync`) and the system is told
+Pages that are written leave the cache when they are on the disk (`fsync`) and the system knows
 that nobody needs them (`posix_fadvise` with `POSIX_FADV_DONTNEED`). That is an advice, which a file
 system in memory cannot follow, so the cache is looked at afterwards (`mincore`).
 """

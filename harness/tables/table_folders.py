@@ -32,13 +32,13 @@ class Tables(Protocol):
 
     @property
     def options(self) -> Mapping[str, str]:
-        """What an engine of Keymark is told to reach them and to count its requests."""
+        """Options with which an engine of Keymark reaches them and counts its requests."""
 
     def requests(self) -> Mapping[str, int]:
         """The requests of Keymark's engines so far, by kind; empty where there are none."""
 
     def of(self, path: Path) -> str:
-        """What an engine is told: a path, or a URL."""
+        """The same folder as engines know it: a path, or a URL."""
 
     def seen(self, path: Path) -> Path:
         """The path, with the table's files as they are now."""

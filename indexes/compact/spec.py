@@ -1,7 +1,7 @@
 """What is true of the compact index, which is Keymark's own.
 
 It keeps hashes of the record keys, seven to nine bytes a key. Hudi does not know it: its writers
-are told of the global simple index, which finds the same keys.
+use the global simple index, which finds the same keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SPEC = IndexSpec(
     order=8,
     color="#44aa99",
     key_runs="hashes",
-    # The option of the index that Hudi is told, so that its writers move keys as Keymark does.
+    # The option of the index that Hudi's writers use, so that they move keys as Keymark does.
     move_option=SIMPLE_MOVE,
     options=(IndexOption(name=SIMPLE_MOVE, default="true", fixed=True),),
     requirements=Requirements(steps=("build the index from the keys of the base files",)),

@@ -54,8 +54,8 @@ from keymark.table.timeline.timeline import Timeline
 class HBaseIndex(LookupIndex):
     """Global; its entries are outside the table (table.index.external.ExternalIndex).
 
-    Where only Keymark writes, a tag is exact. What a writer of Hudi's left that died is not told
-    from it, so merging looks whether the key is there.
+    Where only Keymark writes, a tag is exact. A dead writer of Hudi's may have left entries of
+    keys that are not there, so merging looks whether the key is there.
     """
 
     spec: ClassVar[IndexSpec] = SPEC

@@ -2,8 +2,8 @@
 
 A key is looked for in the partition of the incoming row only, and may be in several partitions.
 Hudi keeps its entries in file groups of the metadata table, in tables of version 8 and later. In
-tables of version 6 Keymark keeps them in runs of its own, and Hudi's writers are told of the simple
-index, which finds the same keys.
+tables of version 6 Keymark keeps them in runs of its own, and Hudi's writers use the simple index,
+which finds the same keys.
 """
 
 from __future__ import annotations

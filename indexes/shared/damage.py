@@ -8,7 +8,7 @@ from keymark.table.errors import CorruptFileError, TableWarning
 from keymark.table.index.protocol import IndexContext
 
 WARNED: set[str] = set()
-"""Roots of tables of whose damaged runs this process has told."""
+"""Roots of tables of whose damaged runs this process has warned."""
 
 
 def warn_of_damage(name: str, error: CorruptFileError, context: IndexContext) -> None:

@@ -33,7 +33,7 @@ def candidates(keys: pa.Array, context: IndexContext) -> tuple[KeyCandidates, _N
     """The base files that may hold keys, and the numbers of those that no run covers.
 
     Returns:
-        None where the runs are damaged, which is told once, or were replaced at each look.
+        None where the runs are damaged, with a warning once, or were replaced at each look.
     """
     try:
         return ask_again(partial(_ask_runs, keys, context))

@@ -52,8 +52,8 @@ def described(at: Workload, _mode: str) -> dict[str, float]:
     """What the metadata table says of new files: their names, and from 1.0 on statistics.
 
     Those of columns are made in a task for each file, up to a number of tasks: files beyond it add
-    too little to be told. Those of a partition path are made in a task for each, which reads what
-    the metadata table says of its other files.
+    too little to be measured. Those of a partition path are made in a task for each, which reads
+    what the metadata table says of its other files.
     Source: HoodieTableMetadataUtil.convertMetadataToRecords, convertMetadataToPartitionStatRecords.
     """
     files = rewritten(at)

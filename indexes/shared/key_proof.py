@@ -159,7 +159,7 @@ def prove_keys(work: KeyProof) -> Proof:
 def _likely_pages(
     work: KeyProof, source: RangeReader, metadata: pq.FileMetaData
 ) -> Iterator[tuple[int, pa.Array]]:
-    """The pages with rows of the stretches that were told, if these are few; as `_all_pages`."""
+    """The pages with rows of the stretches of `work`, if these are few; as `_all_pages`."""
     told = int(np.bitwise_or.reduce(work.stretches))
     if told & int(_ANY) or StoredKeys.of(work.config).virtual:
         return

@@ -118,7 +118,7 @@ def advise(
 def _better_index(plan: Plan, found: Situation) -> Finding | None:
     """Another index, where it is sure to save a good part of each write.
 
-    What part of a write it is cannot be told where a part of writes is not known.
+    The share of a write is unknown where a part of writes is not known.
     """
     used, best = found.index, plan.choice.recommended
     if used is None or best in (None, used.name) or not plan.knows_writes:

@@ -39,7 +39,7 @@ class Found:
 
     Attributes:
         first_bad: the revision; None where nothing became worse.
-        suspects: revisions that could not be told apart from it, `first_bad` the last of them.
+        suspects: revisions any of which may be the first bad one, `first_bad` the last of them.
         kind: whether counters or times led to it.
         findings: what became worse there, against the base.
         steps: revisions that were judged, the candidate among them.

@@ -15,7 +15,7 @@ from keymark.harness.store.units import METRICS
 from keymark.reports.gate.run_numbers import Key, RunNumbers
 
 MOST = 3
-"""Causes that are told of one regression."""
+"""Causes that are shown of one regression."""
 
 TIME = "wall_s"
 _TOTAL = "total"

@@ -211,7 +211,7 @@ def check_used(policy: Policy, keys: Sequence[Key], source: str) -> None:
         source: the policy's file.
 
     Raises:
-        PolicyError: a rule is about none of the numbers; the nearest names are told.
+        PolicyError: a rule is about none of the numbers; the error has the nearest names.
     """
     mistakes = []
     for number, rule in _numbered(policy):

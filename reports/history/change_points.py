@@ -26,7 +26,7 @@ LEVEL = 0.001
 SHORTEST = 5
 """Runs on either side of a time's change."""
 WORTH = 0.05
-"""Relative change of a time that is told."""
+"""Relative change of a time that is reported."""
 
 _SHUFFLES = 2_999
 _AT_ONCE = 4_000_000

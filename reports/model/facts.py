@@ -102,7 +102,7 @@ def _measured_on(run: Run) -> str:
 
 
 def machine_words(machine: MachineRecord) -> str:
-    """Cores, processor and memory; empty where the system told none."""
+    """Cores, processor and memory; empty where the system names none."""
     memory = f"{machine.memory_bytes / (1 << 30):.0f} GiB" if machine.memory_bytes else ""
     cores = f"{machine.cores:,} cores" if machine.cores else ""
     processor = " of ".join(filter(None, [cores, clean(machine.processor, 60)]))

@@ -2,14 +2,13 @@
 
 The candidates are the modes of the engines: `merge_dv` of Delta, `record` of Hudi. A mode that is
 measured in several variants is represented by the one with the lowest median. The best candidate
-has the lowest median; another one is told apart from it where the ratio within each repetition
-shows it, beyond the machine's noise or the metric's own tolerance.
+has the lowest median; another one is worse where the ratio within each repetition shows it, beyond
+the machine's noise or the metric's own tolerance.
 
-What differs between the best one and the next that is told apart is looked for in what both say
-of the same question: the phases of a write, the parts of what is stored, the kinds of requests. A
-part that makes up half of the difference is named, and so is the first counter that is larger by
-a fourth. Both are what was measured beside the difference; whether they are its cause, no report
-can prove.
+The best one is compared with the nearest that is worse, in what both measured for the question: the
+phases of a write, the parts of what is stored, the kinds of requests. A part that makes up half of
+the difference is named, and so is the first counter that is larger by a fourth. Both were measured
+beside the difference; no report can prove that they are its cause.
 
 In a run of one repetition an answer over rounds is the median round (`CellView.over_rounds`): what
 is done after every tenth batch is not in it. What is counted needs no spread: one pair tells two
@@ -229,8 +228,8 @@ class FormatAnswer:
         question: the question.
         best: the candidate with the lowest median; None where none has an answer.
         summary: of its answers.
-        rivals: candidates that are not told apart from it, nearest first.
-        following: the nearest candidate that is told apart from it; None where there is none.
+        rivals: candidates that may be as good, nearest first.
+        following: the nearest candidate that is worse; None where there is none.
         gap: the following one as a multiple of the best, paired within each repetition or round.
         differences: between these two.
         uncounted: candidates of which requests are not known, where they are known of others.

@@ -413,7 +413,7 @@ def _series(samples: Iterable[Sample], notices: list[str]) -> dict[tuple[str, st
 
 
 def _alone(run: Run) -> Run:
-    """A run that no other one has to be told from."""
+    """A run that stands alone: its cells need no run id in their names."""
     return _labelled(run, "", {cell.engine for cell in run.cells})
 
 

@@ -2,7 +2,7 @@
 
 A leader is named only when the data shows one: with three repetitions at least, and beyond the
 machine's noise. Of counters, which repeat, one repetition is enough. The cells whose interval
-touches that of the best median, the lowest but for rates, are not told apart from it: two or more
+touches that of the best median, the lowest but for rates, cannot be called worse: two or more
 of them share the lead, and when none is left outside, the column shows no difference.
 """
 

@@ -1,7 +1,7 @@
 """Which index is fastest on which data: a map of shapes and rows against batches.
 
 An index leads where it is ahead of every other one beyond the spread of their paired ratios and the
-machine's noise, with three repetitions at least. Otherwise the two are not told apart, and the map
+machine's noise, with three repetitions at least. Otherwise no difference is shown, and the map
 says so.
 """
 
@@ -32,7 +32,7 @@ class Winner:
         first: the index with the lowest median.
         second: the one next to it; empty when no other was measured.
         margin: the second as a multiple of the first, paired; None without a pair.
-        rivals: indexes that are not told apart from the first, nearest first.
+        rivals: indexes without a shown difference from the first, nearest first.
     """
 
     data: DataPoint

@@ -102,12 +102,12 @@ class Plan:
 
     @property
     def knows_writes(self) -> bool:
-        """Whether all of a write is predicted, so that shares of it can be told."""
+        """Whether all of a write is predicted, so that its shares are known."""
         return not self.wish.merge_on_read and self.unknown_latency is None
 
     @property
     def index_share(self) -> float | None:
-        """The share of a write that the cheapest index adds to it; None where no write is told."""
+        """The share of a write that the cheapest index adds to it; None if writes are unknown."""
         if not self.knows_writes:
             return None
         best = self.choice.order[0]

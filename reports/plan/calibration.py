@@ -58,7 +58,7 @@ class FittedEquation:
         spread: how far a measured cell is off its fit: a typical |log(measured / fitted)|.
         cells: how many cells it was fitted to.
         limits: by amount, the constant with which it makes up a tenth of the cell where it weighs
-            most: a smaller one is not told by the cells. None: earlier versions did not note them.
+            most: the cells do not show a smaller one. None: earlier versions did not note them.
     """
 
     amounts: tuple[str, ...]

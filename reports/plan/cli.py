@@ -106,7 +106,7 @@ class _Task:
         predict: a scenario whose cells are to be predicted.
         score: runs that its predictions are to be compared with.
         predictions: a file of those that are judged.
-        constants: whether its constants are to be told.
+        constants: whether to print its constants.
         as_json: whether in JSON.
     """
 

@@ -54,7 +54,7 @@ class Curve:
 
     @property
     def label(self) -> str:
-        """What a reader who does not see the picture is told."""
+        """The text for a reader who does not see the picture."""
         ends = [
             f"{index} from {_seconds(line[0].value)} to {_seconds(line[-1].value)}"
             for index, line in self.lines.items()

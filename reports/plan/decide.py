@@ -39,7 +39,7 @@ class Choice:
         ties: indexes whose ranges overlap with that of the best.
         why: one sentence.
         options: to set for it.
-        untold: what the calibration cannot tell of indexes that are not well known there.
+        untold: what the calibration leaves open about indexes that are not well known there.
     """
 
     recommended: str | None
@@ -51,7 +51,7 @@ class Choice:
 
     @property
     def tied(self) -> tuple[str, ...]:
-        """The best index and those that cannot be told from it; nothing without a tie."""
+        """The best index and those that may be as good; nothing without a tie."""
         return (self.order[0], *self.ties) if self.ties else ()
 
 

@@ -15,7 +15,7 @@ def html(made: Plan, also: Plan | None = None) -> str:
 
     Args:
         made: the answer.
-        also: that of another engine, which is told where it recommends something else.
+        also: that of another engine, shown where it recommends something else.
     """
     heads, rows = render.table(made)
     return template("plan.html.j2").render(

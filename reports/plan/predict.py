@@ -2,7 +2,7 @@
 
 A range holds what the bootstrap draws say, widened by how far measured cells are off their fits.
 Outside of what was calibrated the draws part, and the prediction is marked extrapolated. There its
-range is widened by how far predictions were off at that distance, where a score has told: of that
+range is widened by how far predictions were off at that distance, where a score knows it: of that
 index, or else of the others. Where no score has met the quantity, the distance from the fit counts
 half as much again for each factor e beyond the calibrated range.
 """

@@ -26,7 +26,7 @@ _MOST_IN_THREES = 6
 be 19,683 places, which take seconds."""
 _HALVINGS = 24
 _EXACT = 1.001
-"""What changes the answer is told to three digits."""
+"""What changes the answer is found to three digits."""
 
 Place = Mapping[str, float]
 """Values of the inputs by name."""

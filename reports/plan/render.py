@@ -216,7 +216,7 @@ def over_ranges(made: Regrets) -> list[str]:
 
 
 def tied(choice: Choice) -> str:
-    """The indexes that cannot be told from the best one; empty if it is alone."""
+    """The indexes that may be as good as the best one; empty if it is alone."""
     names = choice.tied
     return f"tie of {', '.join(names[:-1])} and {names[-1]}" if names else ""
 

@@ -1,7 +1,7 @@
 """Predictions against runs that the fit has not seen: how far off, and was the choice right.
 
 An error is |predicted / measured - 1|. Where both are zero it is zero; where one is, it is whole.
-Errors are told by distance from the calibration: within about 3 times, 10 times, 100 times.
+Errors are grouped by distance from the calibration: within about 3 times, 10 times, 100 times.
 A choice is right if the recommended index, as measured, adds at most a tenth more to a write than
 the index that was measured to add least.
 
@@ -183,7 +183,7 @@ def score(
     """Compare predictions with the verified cells of runs.
 
     Args:
-        calibration: what the distances are told from.
+        calibration: what the distances are counted from.
         runs: that measured.
         predictor: whose predictions are judged; None: those of the calibration.
 

@@ -1,8 +1,8 @@
-"""What a calibration leaves open: constants that weigh too little in its cells to be told.
+"""What a calibration leaves open: constants that weigh too little in its cells to be known.
 
-A constant is told if its work makes up a tenth of some cell at least. Below that it might be
+A constant is known if its work makes up a tenth of some cell at least. Below that it might be
 anything up to there (`FittedEquation.limits`): little in a table like those that were measured, but
-far beyond them it may be most of the work. Then the answer names the run that would tell it.
+far beyond them it may be most of the work. Then the answer names the run that would measure it.
 """
 
 from __future__ import annotations

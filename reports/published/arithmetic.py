@@ -167,7 +167,7 @@ def _of_duration(run: PublishedRun, steps: Mapping[Taken, Values]) -> Iterator[F
     began, ended = at(run.record.started), at(run.record.finished)
     if run.record.sessions != 1 or began is None or ended is None:
         return
-    # Times are told in whole seconds.
+    # Begin and end are in whole seconds.
     lasted = (ended - began).total_seconds() + 1
     spent = sum(values[_WHOLE][1].value for values in steps.values() if _WHOLE in values)
     if spent > lasted:

@@ -1,7 +1,7 @@
 """Tables into figures: one bar per cell with its interval, value and unit. No statistics here.
 
-Every index has one colour on every chart (Okabe and Ito's palette, told apart with any colour
-vision); phases are told apart by shade and hatching instead, so that no hue means two things.
+Every index has one colour on every chart (Okabe and Ito's palette, distinct with any colour
+vision); phases differ by shade and hatching instead, so that no hue means two things.
 Bars start at zero.
 """
 

@@ -22,7 +22,7 @@ def inline(text: str, *, prefix: str, label: str) -> str:
     Args:
         text: SVG as `charts` draws it.
         prefix: unique on the page.
-        label: what a reader who does not see the chart is told.
+        label: the text for a reader who does not see the chart.
     """
     root = ET.fromstring(text)  # noqa: S314 - our own output, names in it are escaped
     _drop(root, {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"})

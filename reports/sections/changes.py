@@ -152,7 +152,7 @@ def changes_sentence(name: str, before: CellView, after: CellView) -> str:
     Args:
         name: of the cell before.
         before: that is compared with.
-        after: that is told about.
+        after: that is described.
     """
     found = changes(before, after)
     counters = [each for each in found if not each.measure.is_time]

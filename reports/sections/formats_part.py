@@ -154,7 +154,7 @@ def _published(found: Beside, rows: int) -> Answer:
 
     Args:
         found: both.
-        rows: of the table that was measured; 0 where they are not told.
+        rows: of the table that was measured; 0 where they are not known.
     """
     claim, ratio = found.claim, found.ratio
     around = f" ({times(ratio.low)} to {times(ratio.high)})" if ratio.low < ratio.high else ""
@@ -177,7 +177,7 @@ def _limit(found: Limit) -> Answer:
     words = found.cell.ended.rstrip(".")
     if found.largest:
         words += f"; the largest size at which it took all steps is {found.largest:,} rows"
-    elif found.cell.data.rows:  # they are told where tables of several sizes were measured
+    elif found.cell.data.rows:  # they are known where tables of several sizes were measured
         words += "; there is no smaller size at which it took all steps"
     return Answer(topic=found.cell.label, words=f"{words}.")
 

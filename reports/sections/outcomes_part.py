@@ -1,6 +1,6 @@
 """Which release of Hudi runs which index on which kind of table: a row a release, a mark a cell.
 
-What is not verified is told with its reason, with the steps that lead to it, and with a command
+What is not verified is listed with its reason, with the steps that lead to it, and with a command
 that takes these steps alone.
 """
 

@@ -161,8 +161,8 @@ class Spot:
         rows: of the table.
         batch: rows of a batch, or keys of a lookup.
         first: the index with the lowest median.
-        color: of that index; empty where it is not told apart from others.
-        words: how far ahead it is, or of whom it is not told apart.
+        color: of that index; empty where others may be as good.
+        words: how far ahead it is, or which others may be as good.
     """
 
     measure: str

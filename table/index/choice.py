@@ -103,7 +103,8 @@ def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage
 def options_seen(config: TableConfig, given: Mapping[str, str], storage: Storage) -> dict[str, str]:
     """The options of a bucket table that nothing names, by the names of its files; else nothing.
 
-    They are enough to look at the table. A write must be told: the last buckets may be empty.
+    They are enough to look at the table. A write needs the options: the last buckets may be
+    empty.
     """
     if INDEX_TYPE in given or INDEX_TYPE in config.properties:
         return {}

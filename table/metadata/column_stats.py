@@ -179,7 +179,7 @@ def _branch(column: pq.ColumnSchema) -> int:
 def _range(column: pq.ColumnSchema, branch: int, metadata: pq.FileMetaData, index: int) -> _Range:
     """The column's range and counts over all row groups.
 
-    Nulls that no statistics count, as beside NaN, are told as one of two values at least: readers
+    Nulls that no statistics count, as beside NaN, are given as one of at least two values: readers
     then leave the file out for neither IS NULL nor IS NOT NULL.
     """
     chunks = [metadata.row_group(g).column(index) for g in range(metadata.num_row_groups)]

@@ -48,7 +48,7 @@ def matching_files(
         table: the table.
         plan: of a read of the snapshot; its keys, if it has any, are the only ones asked for.
         condition: which rows are asked for.
-        stats: is told how many files were left.
+        stats: receives how many files were left.
     """
     state, files = plan.state, plan.state.snapshot.files
     stats = stats or ReadStats()

@@ -60,7 +60,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Rows pass that pass every part; what could not be told is left out of the parts."""
+    """Rows pass that pass every part; conditions that cannot be evaluated are not parts."""
 
     parts: tuple[Condition, ...]
 

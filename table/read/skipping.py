@@ -148,7 +148,7 @@ def skip_files(
         files: base files of its snapshot.
         condition: what a row must pass.
         schema: of the table, meta columns included.
-        warned: what the table's handle has warned of; a fault of the statistics is told once.
+        warned: what the table's handle has warned of; a fault of the statistics is warned of once.
     """
     kept = COLUMN_STATS in state.config.metadata_partitions
     if not files or not tested_columns(condition) or not kept or state.metadata is None:

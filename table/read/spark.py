@@ -113,8 +113,8 @@ def scan_files(
 ) -> DataFrame:
     """A DataFrame over exactly these base files, with these columns.
 
-    A file that is gone or cut short is told here: where paths are taken literally, Spark leaves
-    some missing files out without a word.
+    A file that is gone or cut short is an error here: where paths are taken literally, Spark
+    silently leaves out some missing files.
 
     Args:
         spark: the session.

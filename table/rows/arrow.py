@@ -105,6 +105,6 @@ def arrow_of(columns: StructType) -> pa.Schema:
     """The Arrow schema of columns of Spark's."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  only for frames
 
-    # What PySpark 3.5 takes for granted, 4 wants to be told.
+    # PySpark 3.5 assumes the time zone, 4 asks for it.
     told = "timezone" in inspect.signature(to_arrow_schema).parameters
     return to_arrow_schema(columns, **({"timezone": "UTC"} if told else {}))

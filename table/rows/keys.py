@@ -45,7 +45,7 @@ class NamedKeys:
 def keys_and_partitions(
     keys: Keys, config: TableConfig, storage: Storage
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Encoded record keys: string, and partition paths: string, where they can be told.
+    """Encoded record keys: string, and partition paths: string, where they are known.
 
     Args:
         keys: a list, a pa.Array or a pa.ChunkedArray of encoded keys or of values of the key

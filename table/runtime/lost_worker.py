@@ -1,4 +1,4 @@
-"""A Spark task whose worker died: what is told in place of Spark's own error.
+"""A Spark task whose worker died: the error in place of Spark's own.
 
 A process that takes more memory than there is gets killed by the system, and can say nothing. The
 driver sees a Py4JJavaError of a hundred lines that names neither the reason nor a remedy.

@@ -60,7 +60,7 @@ from keymark.table.values.upkeep import ValueIndexes
 Step = Callable[[TableState, Lease], Change | None]
 
 _TOLD: set[str] = set()
-"""Roots of tables whose large shards this process has told of."""
+"""Roots of tables of whose large shards this process has warned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +143,10 @@ class TableServices:
     ) -> None:
         """Take base files into indexes of values; re-shard, compact, clean and archive when due.
 
-        Shards of the record index that have grown too large are told of, if they are to stay.
+        Shards of the record index that have grown too large give a warning, if they are to stay.
 
-        The write is done and visible: a service that fails is told of and tried again later. What
-        the write read of the table is handed on from step to step.
+        The write is done and visible: a service that fails warns and is tried again later.
+        What the write read of the table is handed on from step to step.
 
         Args:
             state: the table that the write began with.
@@ -155,7 +155,7 @@ class TableServices:
             values: what the write changed in values that are indexed, as far as it is known.
         """
         steps: list[tuple[str, Step]] = []
-        # Before cleaning: what changed in a file group is told by its slice before.
+        # Before cleaning, which may delete earlier slices: they show what changed in a file group.
         if state.config.secondary_columns:
             take_in = partial(self._take_in_columns, values)
             steps.append(("the upkeep of secondary indexes", take_in))

@@ -90,7 +90,7 @@ class Rewriter:
 
     Attributes:
         writer: of the table.
-        progress: told how many file groups are done.
+        progress: receives how many file groups are done.
     """
 
     writer: Writer

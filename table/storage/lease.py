@@ -241,7 +241,7 @@ class Lease:
                 storage.delete_tree(f"{STAGING}/{staging_name(self.number, self.token)}")
 
     def lost(self) -> bool:
-        """Whether another writer took the table, as far as that can be told."""
+        """Whether another writer took the table, as far as storage shows it."""
         try:
             number = highest_number(self.storage)
             return read_lease(self.storage, number).get("token") != self.token

@@ -56,7 +56,7 @@ class LocalStorage:
 
     A put writes a temporary into the staging folder and links it to its name: the name appears
     with its whole content or not at all, and never over an existing file. A temporary is locked as
-    long as its process lives, so that what a killed one left can be told and swept.
+    long as its process lives, so that what a killed one left is recognized and swept.
 
     Symbolic links below the root are refused, whatever is asked of them.
 

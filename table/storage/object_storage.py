@@ -4,7 +4,7 @@ An object appears whole or not at all, so a put needs no staging. Every put carr
 own in the object's metadata: where an answer is lost, or a retry meets what its first try stored,
 the token that is there tells whose put it was. Nothing is concluded from a lost answer alone.
 
-Nobody can be kept out for a moment here, nor can it be told whether a writer lives: the lease does
+Nobody can be kept out for a moment here, nor is it known whether a writer lives: the lease does
 without (table/storage/lease.py).
 """
 
@@ -98,7 +98,7 @@ class ObjectStorage(NoLocking):
     request_log: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        # Unknown settings and malformed URLs are told here, not at the first request.
+        # Unknown settings and malformed URLs are errors here, not at the first request.
         _ = self._store
 
     def __reduce__(self) -> tuple[Any, ...]:

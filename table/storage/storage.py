@@ -66,7 +66,7 @@ class Mappable(RangeReader, Protocol):
 
 @runtime_checkable
 class Foretold(RangeReader, Protocol):
-    """A file whose system fetches what it is told of, while its reader does something else."""
+    """A file whose system fetches announced stretches while its reader does something else."""
 
     def foretell(self, offset: int, length: int) -> None:
         """Say that bytes will be read soon; says nothing of whether they are there."""
@@ -193,7 +193,7 @@ class Storage(Protocol):
         """The files directly in a folder, sorted by name; empty if absent."""
 
     def walk(self, path: str) -> Iterator[FileStatus]:
-        """All files below a folder; StorageError where that cannot be told."""
+        """All files below a folder; StorageError where they cannot be listed."""
 
     def survey(self, path: str) -> Iterator[FileStatus | Obstacle]:
         """All files below a folder, and every place that could hide one."""

@@ -150,7 +150,7 @@ class KeyFacts:
         mean_bytes: of the sampled files' smallest and largest keys; None where files tell none.
         shape: uuid4, uuid7, uuid, number, text, or unknown.
         ordered: whether key ranges of the sampled files are apart, as those of keys that grow with
-            time; None where that cannot be told.
+            time; None where that is not known.
     """
 
     fields: tuple[str, ...]

@@ -26,7 +26,7 @@ _PROBLEMS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The latest slices of a table, and what they were told by.
+    """The latest slices of a table, and where they were read.
 
     Attributes:
         properties: hoodie.properties.

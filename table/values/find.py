@@ -52,7 +52,7 @@ def files_with_values(
         files: base files of its snapshot.
         condition: what a row must pass.
         schema: of the table, meta columns included.
-        warned: what the table's handle has warned of; a damaged index is told once.
+        warned: what the table's handle has warned of; a damaged index is warned of once.
     """
     indexed = set(state.config.secondary_columns)
     if not files or not indexed & tested_columns(condition):

@@ -68,7 +68,7 @@ class ValueIndexes:
     Attributes:
         lease: holds the table.
         runner: where base files are read.
-        progress: told how many runs are put.
+        progress: receives how many runs are put.
     """
 
     lease: Lease
@@ -225,7 +225,7 @@ class ValueIndexes:
     def _take_in(self, state: TableState, indexed: Indexed, noted: Sequence[ValueChange]) -> None:
         """Cover what is not covered, and tidy up.
 
-        A damaged run is deleted, and the files that it told of are covered again: a power cut tears
+        A damaged run is deleted, and the files that it covered are covered again: a power cut tears
         runs that were put after the last commit.
         """
         for _ in range(_DAMAGED_MAX):

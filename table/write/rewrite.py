@@ -1,8 +1,8 @@
 """A base file written anew with the same rows: with stored keys, or without.
 
 stored -> virtual   the meta columns become null, filter and key range leave the footer
-virtual -> stored   the meta columns are filled: the key that the generator makes, the slice's
-                    instant as commit time, which is the earliest that the row can be told to be
+virtual -> stored   the meta columns are filled: the key that the generator makes, and as commit
+                    time the slice's instant: the row's own is not known, and is not later
 """
 
 from __future__ import annotations

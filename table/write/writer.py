@@ -63,7 +63,7 @@ class Writer:
     """A table to write to. `options` are the table's facts and what was given for this write.
 
     `index` is the name of the table's index; `services` runs before and after the write; `spark`
-    opens or returns a Spark session; `on_phase` is told when a phase begins, and None after the
+    opens or returns a Spark session; `on_phase` gets each phase as it begins, and None after the
     write; `ids` names new files.
     """
 

@@ -99,7 +99,7 @@ class IcebergDialect:
         return Written(files=IcebergReader().last_commit(table).files)
 
     def settle(self, where: str, place: str, *, connection: Mapping[str, str]) -> None:
-        """Paths in Iceberg's metadata are absolute: a copy must be told where it lies."""
+        """Paths in Iceberg's metadata are absolute: a copy gets those of its own folder."""
         own_copy.settle(where, place, connection=connection)
 
 

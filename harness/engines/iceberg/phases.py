@@ -1,4 +1,4 @@
-"""Which phase a stage of Iceberg's belongs to, told from the operators that run in it.
+"""Which phase a stage of Iceberg's belongs to, by the operators that run in it.
 
 Iceberg reports no times, and its MERGE is one query of Spark's, whose stages are:
 
@@ -9,7 +9,7 @@ Iceberg reports no times, and its MERGE is one query of Spark's, whose stages ar
     services  rewriting data files and position deletes: Iceberg names these jobs
 
 Where Spark sends the batch to all tasks (a broadcast join), the scan of the table and the merging
-are one stage, and count as `write`; so finding rows and rewriting them cannot be told apart there.
+are one stage, and count as `write`; so finding rows and rewriting them cannot be separated there.
 The commit starts no job.
 """
 

@@ -1,4 +1,4 @@
-"""The process of an engine without Spark: one library and its tables, told over a pipe.
+"""The process of an engine without Spark: one library and its tables, which gets calls over a pipe.
 
 Run as a file, by the interpreter of the library's own environment. Keymark is not installed there,
 so what is taken and given is built of Python's own types, and rows come and go as files (Parquet
@@ -72,7 +72,7 @@ class Handle(Protocol):
 class Session:
     """A library, and tables by number.
 
-    What is told of a table: `path` of its folder, `name`, columns of the `record_key` and of the
+    A table is described by the `path` of its folder, `name`, columns of the `record_key` and of the
     `partition_path`, the `ordering` column or None, whether it `keeps_newer` rows that are stored,
     and `settings` of the library, by name.
     """

@@ -1,8 +1,7 @@
 """Tables of the library deltalake (delta-rs), in `child`: its own calls, as its users make them.
 
 An upsert and a delete are one `DeltaTable.merge` each. Rows are read by `QueryBuilder`, the
-library's DataFusion. The files of keys are told by its Arrow dataset: no query names the file of a
-row.
+library's DataFusion. Its Arrow dataset finds the files of keys: no query names the file of a row.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Table:
     """A table; see `child.Handle`.
 
     Args:
-        told: what `child.Session` is told of it.
+        told: what `child.Session` knows of it.
     """
 
     def __init__(self, told: Mapping[str, Any]) -> None:

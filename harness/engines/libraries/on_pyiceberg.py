@@ -48,7 +48,7 @@ class Table:
     """A table; see `child.Handle`.
 
     Args:
-        told: what `child.Session` is told of it.
+        told: what `child.Session` knows of it.
     """
 
     def __init__(self, told: Mapping[str, Any]) -> None:

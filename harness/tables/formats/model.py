@@ -1,4 +1,4 @@
-"""What is told of a table of another format: its facts, and its live files with their rows."""
+"""A table of another format: its facts, and its live files with their rows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Blocks that a lookup is about to read: told to a disk before, fetched together from far away.
+"""Blocks that a lookup is about to read: announced to a disk, fetched together from a store.
 
-A disk works on many reads at a time, if it knows them. So the system is told of the next blocks
+A disk works on many reads at a time, if it knows them. So the system learns of the next blocks
 while those before them are inflated. A request to a store takes long however little it fetches. So
 blocks that lie near each other come with one, and so does what is between them.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from keymark.table.storage.storage import Foretold, RangeReader
 
-# Bytes of blocks that the system is told of at once, and how often before they are read.
+# Bytes of blocks that are announced at once, and how many such lots ahead of the reader.
 _TOLD = 1 << 20
 _TOLD_AHEAD = 2
 # A store sends so much in the time that a request takes.
@@ -37,7 +37,7 @@ class BlocksAhead:
         # Lots that nothing was read of yet.
         lots = _fetched_at_once(blocks) if self._near is None else _told_at_once(blocks)
         self._lots = deque(lots)
-        # Where the lots begin that were told last.
+        # Where the lots begin that were announced last.
         self._begun = deque([-1] * _TOLD_AHEAD)
         self._held = (0, b"")
 

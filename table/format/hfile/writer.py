@@ -1,7 +1,7 @@
 """Sorted keys and values -> HFile bytes, in the order of `docs/formats/hfile.md`.
 
-The bytes written so far and one open data block are all that a writer holds; of the bytes only so
-many stay in memory as it is told.
+The bytes written so far and one open data block are all that a writer holds; of the bytes at most
+`memory` stay in memory.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ _SCAN_BYTES = 1 << 20
 def read_blocks(source: RangeReader, *, complete: bool) -> list[LogBlock]:
     """The blocks of a log file in their order, their contents unread.
 
-    A file cut between two blocks cannot be told from a whole one; whoever knows the size that was
-    committed compares it.
+    A file cut between two blocks looks like a whole one; a caller that knows the committed size
+    compares it.
 
     Args:
         source: the file.

@@ -147,7 +147,7 @@ def put_base(
 ) -> BaseFile:
     """Put what a writer holds as a group's base file; a writer without entries puts none.
 
-    Where an earlier attempt put the file, that one stays, and its size is told.
+    Where an earlier attempt put the file, that one stays, and its size is returned.
 
     Hudi's base files have a bloom filter besides; no reader of the metadata table asks for it.
     """

@@ -138,7 +138,7 @@ def check_table(
         index: name of its index.
         options: of the table.
         runner: where files are read.
-        progress: told how far it came.
+        progress: receives how far it came.
 
     Raises:
         CorruptFileError: a file is damaged, so that nobody can tell what it holds.

@@ -38,7 +38,7 @@ class ErasureCheck:
         storage: the table's.
         runner: where files are searched.
         asked: the keys.
-        progress: told how many files were searched.
+        progress: receives how many files were searched.
         state: the table as it is now; whoever changes it reads it anew.
         matches: what was found, by path.
         obstacles: path of each place that could not be looked into -> why.

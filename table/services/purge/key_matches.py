@@ -62,7 +62,7 @@ _GZIP, _GZIP_WBITS, _PARQUET = b"\x1f\x8b\x08", 31, b"PAR1"
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """The keys to search for, told by their rows.
+    """The keys to search for, by the rows that have them.
 
     Attributes:
         texts: sorted by bytes, distinct.

@@ -77,7 +77,7 @@ from keymark.table.write.client import delete_found
 from keymark.table.write.transaction import hold_recovered
 from keymark.table.write.writer import Writer
 
-# A second round is for keys that came back, or that no bloom filter told of.
+# A second round is for keys that came back, or that no bloom filter found.
 _ROUNDS = 3
 _KEY_BYTES_MAX = 32767
 _LINES_MAX = 1000
@@ -164,7 +164,7 @@ class Purger:
 
     Attributes:
         writer: the table, for writes and services.
-        progress: told how many files were searched.
+        progress: receives how many files were searched.
     """
 
     writer: Writer
