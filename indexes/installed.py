@@ -106,7 +106,7 @@ def of_key_runs(runs: KeyRuns) -> IndexSpec:
 
 
 def color_of(name: str) -> str:
-    """The colour of an index on charts, whoever has it."""
+    """The colour of an index on charts, in every engine."""
     return measured_specs().get(name, UNKNOWN).color
 
 

@@ -174,7 +174,7 @@ class IndexSpec:
         named_to_hudi: the `hoodie.index.type` that Keymark's tables name for Hudi's writers, where
             these do not have the index in tables of that version.
         in_hudi: whether Apache Hudi has it.
-        hudi_before: the first release of Hudi that has it no more.
+        hudi_before: the first release of Hudi that no longer has it.
         hudi_since: the first release of Hudi that has it.
         hudi_table_versions: of Hudi's tables that can have it, each with the first release that
             writes it there; none: all.

@@ -22,7 +22,7 @@ The site takes a tenth less time and no more memory.
 def on_each_core(call: Callable[[_Work], _Made], work: Sequence[_Work]) -> list[_Made]:
     """Call a function of a module with each piece of work; each core takes one at a time.
 
-    This process is one of the workers: it takes the last piece that nobody has begun.
+    This process is one of the workers: it takes the last piece that no other has begun.
 
     Args:
         call: a function, or a `functools.partial` of one, that a process can be sent.

@@ -293,7 +293,7 @@ class Table(TableHandle):
             return services.restorer(lease).restore(savepoint)
 
     def build_index(self, partition: str | None = None, progress: Progress = no_progress) -> bool:
-        """Build a metadata partition while nobody writes; False if the table has it.
+        """Build a metadata partition while no other writer writes; False if the table has it.
 
         The name of an index that keeps its entries outside the table, or in runs of the record
         keys, has these made anew. That of one whose runs can stand beside the record index has
@@ -330,7 +330,7 @@ class Table(TableHandle):
             return services.indexer(lease).build_mappings(source, lease)
 
     def build_secondary(self, column: str, progress: Progress = no_progress) -> None:
-        """Build the secondary index of a column, or build it anew, while nobody writes.
+        """Build the secondary index of a column, or build it anew, while no other writer writes.
 
         Reads with comparisons of that column open only the files that hold a match.
         """

@@ -10,8 +10,8 @@ drawn twice, and whether a row was chosen is known from its rank alone.
     hot       a share of the rows gets a share of the updates, and ranks stay
     partitions    the newest partitions get a share each, all others together what is left
 
-Where a piece is to have more updates than rows, all its rows are updated and the rest goes on to
-the pieces behind: as if one drew until there are enough different rows. All pieces but that of
+Where a piece is to have more updates than rows, all its rows are updated and the next pieces take
+the rest: as if rows were drawn until there are enough different ones. All pieces but that of
 `uniform` and `partitions` have powers of two as sizes, which need no cycle walking.
 """
 

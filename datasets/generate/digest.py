@@ -218,7 +218,7 @@ def _fold_list(name: str, column: pa.Array, state: _Hashes) -> None:
 
 
 def _fold_map(name: str, column: pa.Array, state: _Hashes) -> None:
-    """As a list of entries; the key of an entry is never null, but is marked all the same."""
+    """As a list of entries; the key of an entry is never null, but is still marked."""
     entries = [None if entry is None else sorted(entry) for entry in column.to_pylist()]
     kind = column.type
     item = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])

@@ -77,7 +77,7 @@ class Round:
     def _tables(self, span: Span) -> Iterator[pa.Table]:
         """The rows of a range, some at a time; at least one table, which may be empty.
 
-        It ends early once another range failed or the user interrupted: nobody waits for the rest.
+        It ends early once another range failed or the user interrupted: the rest is not needed.
         """
         dataset = self.dataset
         for start, stop in list(dataset.slices(*span)) or [span]:

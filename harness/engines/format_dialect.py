@@ -75,7 +75,7 @@ class Dialect(Protocol):
         """What the latest commit says of itself; the folder has the table's files."""
 
     def settle(self, where: str, place: str, *, connection: Mapping[str, str]) -> None:
-        """Make a copied table one that is written where it lies.
+        """Make a copied table independent of the folder that it was copied from.
 
         Args:
             where: the copy is, as Keymark's storage spells it.

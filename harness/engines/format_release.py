@@ -24,7 +24,7 @@ class FormatRelease:
         artifacts: group (as a path) and artifact of each jar, for Spark 3.5 and Scala 2.12.
         first: the first release that has them.
         newest: the newest release that is known to have them.
-        end: the first release that has them no more; None where there is none yet.
+        end: the first release that no longer has them; None where there is none yet.
         for_later_spark: which builds fit Spark 4, in words.
         untold: what of an upsert is in no phase, in words.
         orders: of rows in files that it can make; see `row_order`.

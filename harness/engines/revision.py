@@ -1,7 +1,7 @@
 """The engine `native@COMMIT`: Keymark's own tables, as one revision of the code makes them.
 
 Two revisions cannot share a Python process, so each has one of its own, with a Spark session of
-the same settings (`revision_child`). `native@worktree` is the code as it lies there, in a process
+the same settings (`revision_child`). `native@worktree` is the code of the work tree, in a process
 of its own as well: both sides of a comparison get their calls in the same way.
 """
 
@@ -202,7 +202,7 @@ class RevisionEngine:
             self._child.call("end", names=[*properties, "spark.jobGroup.id"])
 
     def limited(self, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
-        """An earlier revision cannot be stopped: its step ends by itself."""
+        """An earlier revision cannot be stopped: its step runs to its end."""
         return nullcontext()
 
     def hold_rows(self, df: DataFrame, /) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ Rows lie in files as they came unless a cell's option `keymark.row.order` asks f
     key       sorted by the record key
     zorder    along a Z-order curve of the columns of the record key
 
-Rows are put in order after the load, on its clock, and by each compaction. What a batch writes lies
-as it came until then. An engine that cannot keep the order leaves the cell out, with one line that
-says what it can do.
+Rows are put in order after the load, on its clock, and by each compaction. Until then the rows of a
+batch are in the order in which they came. An engine that cannot keep the order leaves the cell out,
+with one line that says what it can do.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class MemoryWatch:
         return self._exceeded.is_set()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._stopped.set()
 
     def _look(self) -> None:

@@ -99,7 +99,7 @@ class SparkRuntime:
     def limited(self, seconds: float) -> Iterator[None]:
         """Cancel all jobs of the session once the block has taken so long, and those that follow.
 
-        Work of a driver outside of jobs goes on to its end.
+        Work of a driver outside of jobs runs to its end.
         """
         is_over = threading.Event()
 

@@ -17,7 +17,7 @@ from keymark.harness.store.results import without_paths
 _LINE = re.compile(r":\d+$")
 _OURS = re.compile(r"^.*/(?=(?:table|indexes|datasets|harness)/)")
 _FOLDERS = re.compile(r"^.*/")
-# Its name goes on with the table's, which is another one in each repetition.
+# The table's name follows it, which is another one in each repetition.
 _SCAN = "BatchScan"
 # In nearly every stage, and numbered by Spark.
 _PLAIN = ("WholeStageCodegen", "mapPartitionsInternal", "map", "mapPartitions")

@@ -1,4 +1,4 @@
-"""Rows of a generated dataset that a run chooses by itself, beside those of the change stream.
+"""Rows of a generated dataset that a run chooses, beside those of the change stream.
 
     latest   rows that the last batch updated: a delete of them touches what batches touch
     spread   rows drawn evenly from the whole table, changed once more

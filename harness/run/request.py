@@ -1,4 +1,4 @@
-"""What a run was asked for, and the run folder that it begins or goes on with."""
+"""What a run was asked for, and the run folder that it begins or continues."""
 
 from __future__ import annotations
 

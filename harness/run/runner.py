@@ -250,7 +250,7 @@ class Runner:
         return {cell.cell_id for cell in schedule.cells} - missing
 
     def _needs_no_load(self, trial: Trial, schedule: Schedule, taken: Collection[str]) -> bool:
-        """Whether the time of a load was measured, and the table is still there or needed no more.
+        """Whether a load's time was measured, and the table is still there or no longer needed.
 
         A table that is started without building anything has no time.
 

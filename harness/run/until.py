@@ -58,7 +58,7 @@ class Until:
     def first_look(self, there: int) -> int:
         """Repetitions after which it looks for the first time.
 
-        A run that goes on takes one more than the number that is `there`.
+        A continued run takes one more than the number that is `there`.
         """
         return min(max(LEAST, there + 1), max(self.most, there))
 

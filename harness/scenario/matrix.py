@@ -291,7 +291,7 @@ class Schedule:
         )
 
     def repetition_trials(self, number: int) -> tuple[Trial, ...]:
-        """One repetition of every cell; the direction goes on to turn where warm-ups ended."""
+        """One repetition of every cell; directions alternate from the first warm-up on."""
         turned = (self.warmups + number) % 2 == 1
         return _round(self.cells, number, warmup=False, turned=turned)
 

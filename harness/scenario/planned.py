@@ -31,7 +31,7 @@ def cell_records(scenario: Scenario) -> list[CellRecord]:
 
 
 def planned(name: str) -> RunRecord:
-    """The record of a run that nobody has begun.
+    """The record of a run that has not begun.
 
     Args:
         name: of a built-in scenario, or a TOML file.

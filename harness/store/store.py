@@ -1,6 +1,6 @@
 """A run folder on disk: `run.json`, `samples.jsonl`, `canary.jsonl`, `events/`. A leaf module.
 
-Whatever text is written goes through `keymark.harness.redaction` here, whoever made it.
+All text that is written goes through `keymark.harness.redaction` here.
 
 A block of samples is appended by one write and synced, so a run killed at any moment loses at
 most the repetition that was being measured. Whatever a kill cut off is the unfinished last line.

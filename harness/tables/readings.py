@@ -27,7 +27,7 @@ _BATCH_ROWS = 65_536
 
 
 class FileIdentity(NamedTuple):
-    """What a file has as long as nobody changed it; a link of it has the same."""
+    """What stays the same until a file is changed; a link of it has the same."""
 
     name: str
     device: int
@@ -59,7 +59,7 @@ class FileReadings:
         """
 
         def read(part: Slice) -> RowsDigest:
-            # Whoever changes a file while it is read, changes the identity that counts later.
+            # Taken first: a file that changes while it is read has another identity later.
             identity: tuple[FileIdentity | str, ...] = (
                 *map(FileIdentity.of, part.files),
                 part.mark,

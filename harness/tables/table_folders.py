@@ -1,9 +1,9 @@
 """Where the tables under test are: in the run folder, or at a URL with copies in the run folder.
 
-The harness looks at the files of a table by itself: listings, an independent reading, copies for
-repetitions. For a table at a URL it looks at a copy here, which is brought up to date off the clock
-before each look. Files on storage are read through the storage object, whatever they hold: the
-harness takes bytes from it, and reads them in its own way.
+The harness looks at the files of a table without an engine: listings, an independent reading,
+copies for repetitions. For a table at a URL it looks at a copy here, which is brought up to date
+off the clock before each look. Files on storage are read through the storage object, whatever they
+hold: the harness takes bytes from it, and reads them in its own way.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class RemoteTables:
         return storage_at(self.of(path), self.connection)
 
     def seen(self, path: Path) -> Path:
-        """Fetch what the copy lacks; take away what the table has no more."""
+        """Fetch what the copy lacks; take away what the table no longer has."""
         storage = self._storage(path)
         there = {status.path: status.size for status in storage.walk("")}
         here = Listing.of(path).sizes

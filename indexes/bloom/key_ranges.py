@@ -6,7 +6,7 @@ All ends of ranges are sorted among the keys once. The keys within a range are t
     file 1 [b, g]          |-------|               keys 1 to 3
     file 2 [g, n]                  |---------|     keys 3 to 5
 
-n files and m keys take O((n + m) log (n + m)) time, and no more than two numbers for each file.
+n files and m keys take O((n + m) log (n + m)) time, and at most two numbers for each file.
 Hudi's IntervalTreeBasedIndexFileFilter searches a tree of the ranges for each key, which ends in
 the same pairs.
 """

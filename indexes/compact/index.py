@@ -5,9 +5,9 @@
     proof        the keys that are stored in the candidates' files, first where they likely are
     the rest     base files that no run covers, as after a write of Hudi's: their keys are read
 
-A write that merges a file group finds out by itself whether the key is there. So tagging proves
-only the candidates that decide where a row goes: those of a key that has several, and those that
-would move a row. A lookup proves all of them.
+A write that merges a file group sees whether the key is there. So tagging proves only the
+candidates that decide where a row goes: those of a key that has several, and those that would move
+a row. A lookup proves all of them.
 """
 
 from __future__ import annotations

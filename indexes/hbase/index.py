@@ -3,9 +3,9 @@
     lookup      batches of gets over a few connections
     commit      puts of new keys before it, moves and deletes after it (table/index/external.py)
 
-An entry stays as its key's first commit made it, while its file group goes on: it names that commit
-and the file group. Entries of commits that were taken back, or of file groups that are gone, do not
-count. Source: SparkHoodieHBaseIndex of Hudi 0.15.
+An entry stays as its key's first commit made it, as long as its file group exists: it names that
+commit and the file group. Entries of commits that were taken back, or of file groups that are gone,
+do not count. Source: SparkHoodieHBaseIndex of Hudi 0.15.
 """
 
 from __future__ import annotations

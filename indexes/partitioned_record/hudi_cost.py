@@ -28,7 +28,7 @@ _COUNT = "hoodie.metadata.record.level.index.{}.filegroup.count"
 def with_groups(at: Workload) -> Workload:
     """A workload whose shards are the file groups of all partition paths.
 
-    Where nobody says how many: as few as have room for twice the rows of a partition path.
+    Where no number is given: as few as have room for twice the rows of a partition path.
     """
     if at.local_shards:
         return replace(at, shards=round(at.local_shards))

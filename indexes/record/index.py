@@ -133,7 +133,7 @@ def _decoded(item: FileSlice, keys: int, context: IndexContext) -> int:
 def _pieces(work: int, total: int, cores: int) -> int:
     """Into how many ranges the keys of a shard are cut, one for each core's share of all blocks.
 
-    Each range opens the shard by itself.
+    Each range opens the shard anew.
     """
     return max(1, min(shares(work, total, cores), work // _RANGE_BYTES_MIN))
 

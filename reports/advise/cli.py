@@ -52,7 +52,7 @@ def advise(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Read a Hudi table where it lies, and say what to change; nothing is written to it."""
+    """Read a Hudi table in place, and say what to change; nothing is written to it."""
     known = calibrations.load_for(engine, calibration)
     asked = Asked(
         index=index,

@@ -198,7 +198,7 @@ def index_missing(survey: TableSurvey, at: Situation) -> Finding | None:
 
 
 def index_unused(survey: TableSurvey, at: Situation) -> Finding | None:
-    """A record index that every write keeps up to date and nobody asks."""
+    """A record index that every write keeps up to date and that is never used."""
     index = at.index
     if survey.record_index is None or index is None or index.partition_in(survey.version):
         return None

@@ -17,7 +17,7 @@ from keymark.reports.errors import ReportError
 from keymark.reports.render.text import clean
 
 WORKTREE = "worktree"
-"""What stands for the code as it lies there, instead of a revision."""
+"""What stands for the code of the work tree, instead of a revision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class MeasureRequest:
 
 
 def new_folder(asked: MeasureRequest) -> str:
-    """The run folder of a gate for which nobody names one."""
+    """The run folder of a gate for which none is named."""
     return f"runs/{datetime.now(UTC):%Y%m%dT%H%M%S}-{Path(asked.scenario or 'kernels').stem}"
 
 

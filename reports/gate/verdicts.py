@@ -4,7 +4,7 @@ Counters of Keymark's own engine repeat, so one value tells. Counters of other c
 nothing changed: from five repetitions on, growth there takes evidence. A time is judged by pairs
 measured side by side, and its verdict has three values. `regression` takes evidence that noise
 gives at most once in 5,000 gates, and a growth of at least half the tolerance; `pass` takes
-evidence that there is no growth of the tolerance; whatever lies between is `inconclusive`, and says
+evidence that there is no growth of the tolerance; all between is `inconclusive`, and says
 how many pairs decide it.
 """
 

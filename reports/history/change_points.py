@@ -3,9 +3,9 @@
 A counter repeats, so each change of it is one. A time is divided where the ranks of a stretch of
 runs differ most from all others (the scan of circular binary segmentation, Olshen, Venkatraman,
 Lucito and Wigler 2004, with Mann and Whitney's statistic, so that there and back is found as well
-as there), and each part again, as long as the largest difference is one that shuffled runs show
-at most once in a thousand times. Between two levels lies a change if their medians differ by what
-is worth telling. Ranks keep a single slow run from being taken for a change, as do at least
+as there), and each part again, as long as the largest difference is one that shuffled runs show at
+most once in a thousand times. There is a change between two levels if their medians differ by what
+is worth reporting. Ranks keep a single slow run from being taken for a change, as do at least
 `SHORTEST` runs of a level.
 """
 

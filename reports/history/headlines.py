@@ -78,7 +78,7 @@ class _EndedRun:
     record: RunRecord
 
     def is_repeated_by(self, other: _EndedRun) -> bool:
-        """Whether both did the same; of one without a scenario nobody knows what it did."""
+        """Whether both did the same; of one without a scenario that is unknown."""
         first, record = self.record, other.record
         same = (_scenario(first), _machine(first)) == (_scenario(record), _machine(record))
         is_known = record.scenario.name is not None

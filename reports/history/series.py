@@ -50,7 +50,7 @@ class Begin:
     Attributes:
         run: its place in the history.
         step: name of the step.
-        words: what it means now, and where what it meant before goes on.
+        words: what it means now, and which step has its former meaning.
     """
 
     run: int
@@ -131,7 +131,7 @@ def read(paths: Sequence[Path]) -> History:
 def _versions_apart(found: Sequence[RunNumbers]) -> Iterator[str]:
     """Cells of one release that no run measured together and that differ by their tables' version.
 
-    Whoever gave these runs may have taken them for runs of the same.
+    A reader may take such runs for runs of the same.
     """
     runs_of: dict[tuple[str, str], dict[int, tuple[str, set[int]]]] = {}
     for place, side in enumerate(found):

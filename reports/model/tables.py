@@ -37,7 +37,7 @@ from keymark.reports.stats.statistics import (
 
 _LEAST_REST = 0.01
 
-# Nobody repeats a run more often than this to settle a difference.
+# More repetitions than this are not advised to settle a difference.
 _REPETITIONS_MAX = 100
 
 

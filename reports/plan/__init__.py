@@ -1,1 +1,1 @@
-"""Predictions: which index for a table that nobody has measured, and what it will cost."""
+"""Predictions: which index for a table that was not measured, and what it will cost."""

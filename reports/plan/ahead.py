@@ -157,7 +157,7 @@ def _cell(calibration: Calibration, record: RunRecord, cell: CellRecord) -> Cell
 
 
 def workload(calibration: Calibration, record: RunRecord, cell: CellRecord) -> Workload:
-    """The workload of a cell that nobody has loaded: rows as large as the calibration's.
+    """The workload of a cell that was not loaded: rows as large as the calibration's.
 
     It has the files of a load, or more where they would be too large.
     """

@@ -1,7 +1,7 @@
 """Sensitivity: what each index adds to a write as the table, the batch or the cluster grows.
 
 A picture has two logarithmic axes, a line and a band for each index. The range of sizes that was
-calibrated is shaded, so that what lies outside is seen to be extrapolated.
+calibrated is shaded, so that one sees what is extrapolated.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ that the machine disturbed moves little. It is found by non-negative least squar
 are taken anew from the deviations, round after round.
 Cells that do the same work are fitted as one, to their median. The errors are those of the single
 cells: with few kinds of work the constants follow even the noise of the medians.
-Whoever reads the key column of a file does the same to a row, so these equations share its constant
-and are fitted at once: alone none of them tells it well from small tables.
+All that read the key column of a file do the same to a row, so their equations share its constant
+and are fitted at once: from small tables, none of them alone gives it well.
 Draws are bootstrap samples: every cell's fit, off by what some cell was off. So each has all cells,
 few as a mode may have. The seed is fixed: equal runs give equal calibrations.
 """

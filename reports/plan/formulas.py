@@ -125,7 +125,7 @@ class CostModel:
         """What is an index's own.
 
         Raises:
-            KeyError: nobody knows.
+            KeyError: it is not known.
         """
         spec = self.known[index]
         cost = spec.hudi_cost if self.of_hudi else spec.cost

@@ -128,7 +128,7 @@ def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | 
 
 
 def _workload_of_upsert(record: RunRecord, cell: CellRecord, view: CellView) -> Workload | None:
-    """The workload of a cell whose table's load nobody has measured; None where nothing says it.
+    """The workload of a cell whose table's load was not measured; None where nothing says it.
 
     Such a table started from a shared load, and no cell of the run has the numbers of that. Its
     files are taken to be as many as a load makes, and as large as those that the upsert wrote.

@@ -200,8 +200,8 @@ def _row(equation: FittedEquation, amounts: Mapping[str, float]) -> list[float]:
 def distance_error(spread: float, seen: Sequence[SeenError], far: float) -> float:
     """How far a cell is off at a distance from the calibration, as |log(measured / predicted)|.
 
-    Between the distances that were scored it lies on a line over the logarithm of the distance.
-    Beyond the largest it goes on rising as it did, or at the rate of those that nobody has scored.
+    Between the distances that were scored it is linear in the logarithm of the distance. Beyond
+    the largest it rises at the same rate, or at that of quantities without a score.
 
     Args:
         spread: of the cells that were calibrated.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _DAYS = 365.25 / 12
 WRITES_PER_DAY = 24.0
-"""Where a machine is named and nobody says how often a batch is written: every hour."""
+"""How often a batch is written where a machine is named and no interval: every hour."""
 
 
 def _price(value: object) -> float:

@@ -1,6 +1,6 @@
 """The published figures of Hudi's record index beside what a calibration predicts for them.
 
-Nobody has tuned anything to them: predictions are written down once, and the page is made of what
+Nothing was tuned to them: predictions are written down once, and the page is made of what
 was written. The figures are of Hudi 0.14.0 on ten m5.4xlarge; docs/results/seeds.md has their
 sources. What they do not say is taken as it is here, and the page says so.
 """

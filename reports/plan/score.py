@@ -59,7 +59,7 @@ class Off:
         cells: that were compared.
         error: the median of the errors.
         worst: the largest error.
-        within: share of cells whose measured value lies in the predicted range.
+        within: share of cells whose measured value is in the predicted range.
         noise: median over the cells of median repetition / fastest - 1; of bytes and counts 0.
         ratio: the largest |log(measured / predicted)|, of cells where both are above zero.
     """

@@ -2,7 +2,7 @@
 
 A run says some things twice: a total and its parts, a rate and what it is made of, counters and the
 stages that they were counted from, times and the processors that they were spent on. A number that
-was altered by itself is found by what it does not agree with any more.
+was altered alone no longer agrees with the others, and is found by that.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _of_rates(taken: Taken, values: Values) -> Iterator[Finding]:
 
 
 def _of_machine(taken: Taken, values: Values, cores: int, memory: int) -> Iterator[Finding]:
-    """Nobody spends more processor time than there is, or holds more memory."""
+    """No step spends more processor time than there is, or holds more memory."""
     whole, spent = values.get(_WHOLE), values.get(("total", "cpu_s"))
     if whole is not None and spent is not None:
         most = cores * (whole[1].value * _SLACK + _SLACK_S)

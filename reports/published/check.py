@@ -1,9 +1,9 @@
 """A published run judged: whether it is what a run left, and what it says is what its samples say.
 
-The digest finds accidents and careless edits. Who alters numbers and makes a new digest is found
-where the numbers contradict each other, and else not at all: for that there is only a run that the
-maintainers have repeated. So that label is checked, too: the run that is named must be there, be
-right, and have done the same work of the same scenario.
+The digest finds accidents and careless edits. Altered numbers with a new digest are found only
+where they contradict each other. Against those only a repetition by the maintainers helps. So that
+label is checked, too: the run that is named must be there, be right, and have done the same work of
+the same scenario.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def with_labels(
     right = {each.path.resolve().name: each for each in made}
     for each in made:
         name = each.provenance.repeated
-        # Where one folder is checked, the run that repeats it lies beside it.
+        # Where one folder is checked, the run that repeats it is beside it.
         if name and name not in right and Path(name).name == name and (root / name / INFO).exists():
             right[name] = _checked(root / name, said)
     labelled = [

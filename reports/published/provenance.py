@@ -32,7 +32,7 @@ class Provenance(BaseModel):
 
     Attributes:
         origin: whose run it is.
-        by: who contributed it; empty for nobody in particular.
+        by: who contributed it; may be empty.
         repeated: id of the maintainers' run of the same scenario; empty where there is none.
     """
 

@@ -87,7 +87,7 @@ def _machine(machine: MachineRecord, began: datetime | None) -> Iterator[Finding
     if not (machine.load_1m >= 0 and machine.megahertz >= 0):
         yield _wrong("machine.load_1m, machine.megahertz", "are below zero")
     for name in machine.model_extra or ():
-        # Nobody's word counts for what a machine is sold as.
+        # The public type of a machine counts only where the cloud's metadata names it.
         yield _wrong(f"machine.{name}", "is nothing that a run asks the system for")
 
 

@@ -61,5 +61,5 @@ def command(folder: Path) -> list[str]:
 
 
 def new_folder(run_id: str) -> Path:
-    """The run folder of a repetition for which nobody names one."""
+    """The run folder of a repetition for which none is named."""
     return Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-rerun-{run_id}"

@@ -1,6 +1,6 @@
 """Checks of a published `samples.jsonl`: units, names, flags, and what should be there and is not.
 
-A line is looked at by itself, then all lines of one step in one repetition, then the repetitions of
+A line is looked at alone, then all lines of one step in one repetition, then the repetitions of
 each cell beside what `run.json` says was planned and taken.
 """
 

@@ -2,7 +2,7 @@
 
 A table that is compacted inside of a write shows it in that upsert, one that is compacted by a step
 of its own in that step, and a copy-on-write table not at all. Only the sum of both can be compared.
-The slowest upsert says what a single write had to wait for. Whoever puts compaction off pays in
+The slowest upsert says what a single write had to wait for. Compaction that is put off costs
 reads: a snapshot merges log files, and a read-optimised query leaves them out. Both are taken one
 after the other, before the compaction at the end.
 """

@@ -83,7 +83,7 @@ def build(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Build a partition, the table's own index or that of a column, while nobody else writes."""
+    """Build a partition, the table's own index or that of a column; no other writer may write."""
     secondary = _secondary_column(name, column)
     table = open_table(path, option, master)
     with Bar() as bar:

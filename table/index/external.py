@@ -247,7 +247,7 @@ def _changes(storage: Storage, instant: str) -> pa.Table:
 
 
 def _is_completed(timeline: Timeline, instant: str) -> bool:
-    """Completed, or archived: nobody archives while entries of a dead instant are left."""
+    """Completed, or archived: archiving waits while entries of a dead instant are left."""
     start = min((i.time for i in timeline.instants), default="")
     return instant < start or any(i.time == instant for i in timeline.completed())
 

@@ -3,7 +3,7 @@
     hoodie.populate.meta.fields=false           Hudi's name: the five meta columns hold null
     hoodie.recordkey.virtual.enabled=true       the same, by the names of the proposal
         .columns, .concatenator, .class         become the key fields and the key generator
-    keymark.recordkey.ignore.stored=true        keys are stored, and readers make them all the same
+    keymark.recordkey.ignore.stored=true        keys are stored, and readers still make them
 
 Hudi makes virtual keys by its simple, complex and non-partitioned generators only. With another
 generator, keys joined by a concatenator, or keys in another encoding, Hudi would not find a row:

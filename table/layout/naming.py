@@ -27,7 +27,7 @@ KEYMARK = f"{HOODIE}/.keymark"
 LEASE = f"{KEYMARK}/lease"
 BUILD = f"{KEYMARK}/build"
 RESHARD = f"{BUILD}/reshard"
-"""What a re-sharding has for itself, the files of the new file groups among it."""
+"""Files of a re-sharding alone, those of the new file groups among them."""
 PINS = f"{KEYMARK}/pins"
 ENTRIES = f"{KEYMARK}/entries"
 FENCED = f"{KEYMARK}/fenced"
@@ -39,7 +39,7 @@ PROPERTIES = f"{HOODIE}/hoodie.properties"
 PROPERTIES_BACKUP = f"{HOODIE}/hoodie.properties.backup"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
-# Numbers of tokens: ten digits, and no more than Java's int holds.
+# Numbers of tokens: ten digits, and at most what Java's int holds.
 _TOKEN_FIRST = 10**9
 _TOKENS = (1 << 31) - _TOKEN_FIRST
 

@@ -1,6 +1,6 @@
 """From a listing and a timeline to the base files that a reader sees.
 
-A base file is visible when its instant is completed or lies before the active timeline; per file
+A base file is visible when its instant is completed or is before the active timeline; per file
 group the largest visible instant counts; file groups that a completed replace commit took out are
 gone. Source: AbstractTableFileSystemView of Hudi 0.15.
 """

@@ -42,7 +42,7 @@ class ReshardPlan:
         folder: the name of the folder for its files. Tasks of one that was given up may still put
             some, into another folder.
         by_service: a write's service works on it, under the lease from its beginning to its end:
-            whoever has the lease finds it at rest.
+            the next holder of the lease finds it at rest.
     """
 
     before: int
@@ -99,7 +99,7 @@ def save_plan(storage: Storage, plan: ReshardPlan) -> None:
 
 
 def note_switching(storage: Storage) -> None:
-    """Say that files are being moved: whoever finds this after a death takes them back."""
+    """Say that files are being moved: after a death the next writer takes them back."""
     storage.commit(_SWITCHING, b"")
 
 
@@ -109,7 +109,7 @@ def is_switching(storage: Storage) -> bool:
 
 
 def take_over(storage: Storage, plan: ReshardPlan, *, by_service: bool) -> ReshardPlan:
-    """Say who goes on with a plan; call it under the lease."""
+    """Say who continues a plan; call it under the lease."""
     if plan.by_service != by_service:
         plan = replace(plan, by_service=by_service)
         storage.replace(PLAN, _encoded(plan))

@@ -49,7 +49,7 @@ KEY_GENERATOR_TYPE = "hoodie.datasource.write.keygenerator.type"
 META_FIELDS = "hoodie.populate.meta.fields"
 _VIRTUAL = "hoodie.recordkey.virtual."
 VIRTUAL_COLUMNS, CONCATENATOR = f"{_VIRTUAL}columns", f"{_VIRTUAL}concatenator"
-# Keys are stored, and readers make them all the same: the way back from virtual keys is open.
+# Keys are stored, and readers still make them: the way back from virtual keys is open.
 KEYS_IGNORED = "keymark.recordkey.ignore.stored"
 # Whether Apache Hudi is to read the table.
 HUDI_READS = "keymark.hudi.reads"

@@ -1,4 +1,4 @@
-"""The base files that a condition leaves of a snapshot, whoever reads them.
+"""The base files that a condition leaves of a snapshot, for every reader.
 
 Record keys that a condition fixes are asked of the record index, ranges of the column statistics,
 values of the secondary indexes. The reader applies the condition to the rows: a file without a

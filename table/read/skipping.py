@@ -9,7 +9,7 @@ always true of the file, and so a record excludes nothing where
   are merged by Java's order;
 - a range of floats or doubles holds zero: a row group with NaN counts as 0 to 0 (parquet-java drops
   its statistics). NaN is above all numbers and in no range;
-- a day lies before Gregory's calendar, or a time before 1978: older files may count by another
+- a day is before the Gregorian calendar, or a time before 1978: older files may count by another
   calendar, or in milliseconds, and Spark converts those when it reads.
 """
 

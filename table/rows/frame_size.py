@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame
 
-# Operators of a plan whose sizes Spark knows, and those that make no more of what they get.
+# Operators of a plan whose sizes Spark knows, and those that do not enlarge what they get.
 _KNOWN = frozenset({"LogicalRelation", "LocalRelation", "Range"})
 _NO_MORE = frozenset(
     {

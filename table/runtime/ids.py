@@ -28,7 +28,7 @@ class Ids(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RandomIds:
-    """Ids that nobody has seen before."""
+    """New random ids."""
 
     def uuid(self, *place: object) -> str:
         """A random UUID, whatever the place."""

@@ -242,7 +242,7 @@ class Compactor:
         shared = [replace(work, threads=count) for work, count in zip(works, threads, strict=True)]
         stats = self.runner.run(compact_group, shared, weights=weights)
         content = encode_commit(stats, schema=SCHEMA, operation="COMPACT", compacted=True)
-        # Whoever took the table meanwhile has taken this compaction back.
+        # A writer that took the table meanwhile has taken this compaction back.
         self.lease.publish([(timeline.path(instant, "commit", COMPLETED), content)])
         return instant
 

@@ -94,6 +94,6 @@ def _sweep_note(storage: Storage, note: FencedInstant) -> None:
             storage.delete(path)
         others = [path for path in there if path not in wanted]
         own = f"{partition}/{PARTITION_METADATA}" if partition else PARTITION_METADATA
-        # Whoever put a file into the partition since may rest on it.
+        # Files that were put into the partition since may rest on it.
         if others == [own] and f"commitTime={note.time}\n".encode() in storage.read(own):
             storage.delete(own)

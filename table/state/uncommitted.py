@@ -51,7 +51,7 @@ def stored_files(storage: Storage) -> Iterator[BaseFile]:
 def uncommitted_files(
     files: Iterable[BaseFile], timeline: Timeline, listing: Listing | None
 ) -> tuple[BaseFile, ...]:
-    """The base files on storage that belong to no commit and that nobody is writing.
+    """The base files on storage that belong to no commit and that no writer is writing.
 
     Args:
         files: base files on storage.
@@ -60,7 +60,7 @@ def uncommitted_files(
 
     Returns:
         Files whose instant was taken back, or is in neither the timeline nor its archive. Where
-        the archive does not reach back so far nobody can tell, and the file is left out.
+        the archive does not reach back so far that is unknown, and the file is left out.
     """
     known = {instant.time for instant in timeline.instants}
     latest, fenced = max(known, default=""), fenced_times(timeline.storage)

@@ -1,10 +1,10 @@
-"""A far storage as the holder of a lease writes to it: who stood still for too long is stopped.
+"""A store as the holder of a lease writes to it: a holder that paused for too long is stopped.
 
-A local disk has a staging folder for each holder (`LocalStorage.staged`): whoever succeeds the
-holder takes the folder away, and each later change of the holder fails. A store has nothing of that
-kind. There each change first looks at the clock. A holder that cannot know that its lease still
-holds asks the lease before it goes on. So a holder that lost the table changes one file more at
-most: the one whose request it was about to send when it stopped.
+A local disk has a staging folder for each holder (`LocalStorage.staged`): the next holder takes the
+folder away, and each later change of the former one fails. A store has nothing of that kind. There
+each change first looks at the clock. A holder whose lease may have expired asks the lease before it
+continues. So a holder that lost the table changes at most one more file: the one whose request it
+was about to send when it paused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Tenure:
 
     Attributes:
         token: of the holder, in the file of its lease.
-        until: in epoch milliseconds; until then nobody can have succeeded it.
+        until: in epoch milliseconds; until then it has no successor.
     """
 
     token: str

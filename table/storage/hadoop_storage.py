@@ -6,8 +6,8 @@ OVERWRITE is one step of the name node and refuses an existing destination
 that name. Where the answer to a rename is lost, the temporary is deleted: if that finds it, nothing
 was renamed, nor ever will be; if not, the file is there.
 
-As on object stores, there are no locks, and nobody can see whether a writer is alive:
-the lease does without (table/storage/lease.py).
+As on object stores, there are no locks, and it is unknown whether a writer is alive: the lease does
+without (table/storage/lease.py).
 """
 
 from __future__ import annotations

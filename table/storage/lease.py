@@ -11,10 +11,10 @@ number: it checks that before it completes an instant, with other processes kept
 Who waits comes before who has not waited: a writer that commits without a pause lets others in.
 
 Where there are no locks (object stores), a holder does not check its number: it makes the next
-one, by put-if-absent, as a successor would, and so at most one of the two goes on. The files that
-complete an instant are written into that number first. Whoever succeeds a holder that stopped right
+one, by put-if-absent, as a successor would, and so at most one of the two continues. The files that
+complete an instant are written into that number first. The successor of a holder that paused right
 there copies them into its own number and puts them before anything else: both of them come to the
-same end, however long the one stood still. Numbers below the highest are deleted and never read: a
+same end, however long the pause was. Numbers below the highest are deleted and never read: a
 holder that slept so long that its next number was made and deleted by others can make it again, and
 has won nothing by that.
 """
@@ -107,7 +107,7 @@ class Lease:
     def made(
         cls, storage: Storage, clock: Clock, terms: LeaseTerms, number: int, *, alone: bool
     ) -> Lease:
-        """A lease of that number, which nobody has yet.
+        """A lease of that number, which is still free.
 
         Args:
             storage: the table's.
@@ -131,7 +131,7 @@ class Lease:
 
     @contextlib.contextmanager
     def fenced(self) -> Iterator[None]:
-        """Do what makes a write visible: nobody takes the table between the check and the end.
+        """Do what makes a write visible: no writer takes the table between the check and the end.
 
         Where there are no locks, the table is this holder's for the validity of a new lease.
         """
@@ -174,7 +174,7 @@ class Lease:
     def _put_recorded_here(self, puts: Puts) -> bool:
         """Put files that the lease's number records; False if a successor has put them.
 
-        Whoever takes the table over puts them before anything else.
+        The next holder of the table puts them before anything else.
         """
         try:
             _put_all(self.storage, puts)
@@ -189,8 +189,8 @@ class Lease:
     def _advance(self, puts: Puts) -> None:
         """Make the next number, unless a successor has made it.
 
-        Successors delete the numbers that they left behind. So one that could be made gives the
-        table to nobody, unless it is the highest.
+        Successors delete the numbers that they left behind. So a number that could be made is worth
+        nothing, unless it is the highest.
         """
         before, until = self.number, self._next_end()
         try:
@@ -393,7 +393,7 @@ def _recorded(storage: Storage, number: int) -> Puts:
 
 
 def _put_all(storage: Storage, puts: Puts) -> None:
-    """Put files, of which some may be there already, put by whoever finished this."""
+    """Put files, of which a successor that finished this may have put some."""
     for path, content in puts:
         try:
             storage.commit(path, content)

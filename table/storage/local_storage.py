@@ -389,7 +389,7 @@ class LocalStorage:
         gone = f"{STAGING}/{_GONE}{secrets.token_hex(8)}"
         with contextlib.suppress(FileNotFoundError), storage_errors("delete", path):
             os.rename(self._path(path), self._path(gone))  # noqa: PTH104
-        # What cannot be deleted is in nobody's way any more; the next sweep tries again.
+        # What cannot be deleted is out of the way; the next sweep tries again.
         with contextlib.suppress(StorageError):
             self.delete_tree(gone)
 
@@ -473,7 +473,7 @@ def _locked_new(folder: str) -> BinaryIO:
     """A new file in a folder, locked.
 
     A sweep between the two steps has locked or deleted it: then another name is tried, since the
-    sweep goes on to delete the first one.
+    sweep will delete the first one.
     """
     while True:
         path = f"{folder}/{secrets.token_hex(8)}"

@@ -4,7 +4,7 @@ An object appears whole or not at all, so a put needs no staging. Every put carr
 own in the object's metadata: where an answer is lost, or a retry meets what its first try stored,
 the token that is there tells whose put it was. Nothing is concluded from a lost answer alone.
 
-Nobody can be kept out for a moment here, nor is it known whether a writer lives: the lease does
+No writer can be kept out for a moment here, nor is it known whether a writer lives: the lease does
 without (table/storage/lease.py).
 """
 
@@ -62,7 +62,7 @@ _TRIES = 4
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z-]+)*)")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _CAUSE = re.compile(r"HTTP error: ([a-z ]{1,80})")
-# Seen with a store that lets nobody in, or on a machine without a role, whose metadata service is
+# Seen with a store that refuses access, or on a machine without a role, whose metadata service is
 # asked.
 _LET_IN = re.compile(
     r"status code: 40[13]|credential|/latest/(?:api/token|meta-data)", re.IGNORECASE
@@ -85,7 +85,7 @@ class ObjectStorage(NoLocking):
         root: its URL.
         settings: of the store, by obstore's names; what is not given comes from the environment.
             They hold secrets, and are neither printed nor compared.
-        one_writer: its user says that nobody else writes, so that a put may look first and
+        one_writer: its user says that there is no other writer, so that a put may look first and
             write then. Without it the store must put if absent.
         request_log: a folder on this machine where requests are counted; none if empty.
     """
@@ -367,7 +367,7 @@ def _telling(verb: str, root: str, path: str, looked_for: str) -> Iterator[None]
         verb: what is done.
         root: URL of the folder.
         path: in it.
-        looked_for: what to say where the store lets nobody in; empty where there are credentials.
+        looked_for: what to say where the store refuses access; empty where there are credentials.
     """
     try:
         yield

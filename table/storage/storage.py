@@ -99,7 +99,7 @@ def bytes_of_file(file: RangeReader) -> Iterator[memoryview]:
     try:
         yield memoryview(mapped)
     finally:
-        # Whoever still holds a part of it, as an error does, has the system take it back later.
+        # Where a part of it is still in use, as by an error, the system takes it back later.
         with contextlib.suppress(BufferError):
             mapped.close()
 
@@ -204,7 +204,7 @@ class Storage(Protocol):
     def sweep(self) -> None:
         """Delete what others left of files that they were putting.
 
-        Call it under the table's lease: whoever else staged puts lost the lease or is dead.
+        Call it under the table's lease: all others that staged puts lost the lease or are dead.
         """
 
     def staged(self, name: str) -> Storage:

@@ -1,4 +1,4 @@
-"""What a survey tells of a table. Plain data: whoever advises needs no table and no storage."""
+"""What a survey finds of a table. Plain data: advice needs no table and no storage."""
 
 from __future__ import annotations
 

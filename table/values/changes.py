@@ -93,7 +93,7 @@ def value_changes(
 def _came_and_gone(
     added: pa.Array, stored: pa.Array, leaves: pa.Array
 ) -> tuple[pa.Array, pa.Array]:
-    """The distinct values that a file did not have before, and those that it has no more.
+    """The distinct values that a file did not have before, and those that it no longer has.
 
     The rows that stay are many. They are only asked which of the few values in question they hold.
 

@@ -5,7 +5,7 @@
 The name of each file group in it is JSON: [partition path, name of a base file, name of the slice
 before or ""]. As in a run of values (`runs.py`), a file without a slice before it has the hashes of
 all its keys in the run; any other those of the keys that came since that slice. Keys that went are
-not noted: a run says where a key may be, and whoever relies on it looks there. With the hash is the
+not noted: a run says where a key may be, and its readers look there. With the hash is the
 stretch of rows in which the key was when it came; rows before it that are deleted move it.
 """
 

@@ -42,7 +42,7 @@ from keymark.table.values.runs import (
 _VALUE_RUNS_MAX = 8
 _HASH_RUNS_MAX = 16
 _MERGED_AT_ONCE = 9
-# Larger runs are merged no more, and not counted: a merge has all entries of runs of values in
+# Larger runs are no longer merged, and not counted: a merge has all entries of runs of values in
 # memory, and some stores take a file from memory.
 _LARGEST_ENTRIES = 1 << 19
 _LARGEST_BYTES = 256 << 20

@@ -7,7 +7,7 @@ Runs are part of the commit: those of its base files are put before it is visibl
 changed it knows from merging (`changes.py`), as one run; other files are read. After the commit it
 takes in what others wrote meanwhile: until then readers open the files that are not covered. Runs
 that no current file needs are deleted. Small runs are merged when they are many (`merges.py`). A
-chain that has grown long all the same begins anew, and so does an index of many runs.
+chain that has still grown long begins anew, and so does an index of many runs.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class ValueIndexes:
     ) -> None:
         """Put the runs of a commit's base files, before it is visible.
 
-        If it never is, nobody asks for them, and a later write deletes them. Damage stops no
+        If it never is, they are not used, and a later write deletes them. Damage stops no
         write: files that get no run here get one after the commit.
 
         Args:
@@ -203,7 +203,7 @@ class ValueIndexes:
         try:
             self._renew(state, indexed, hashes)
         except CorruptFileError:
-            # Nobody can tell what a damaged run holds.
+            # The content of a damaged run is unknown.
             self._put_anew(state, indexed)
 
     def _renew(self, state: TableState, indexed: Indexed, hashes: Words) -> None:
@@ -307,7 +307,7 @@ class ValueIndexes:
         runs: Sequence[FilesOfRun],
         new: Sequence[FilesOfRun],
     ) -> None:
-        """Delete the runs that nobody needs, and merge small ones, if they are many.
+        """Delete the runs that are not needed, and merge small ones, if they are many.
 
         Those that are new since the others were loaded are left as they are.
         """

@@ -164,7 +164,7 @@ def combine(batch: Batch, config: TableConfig, *, is_global: bool) -> Batch:
 def _greatest(
     identity: dict[str, pa.Array], places: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """The greatest place of each key; keys are hashed, so one that comes often costs no more."""
+    """The greatest place of each key; keys are hashed, so one that comes often costs the same."""
     rows = pa.table({**identity, "place": places})
     greatest = rows.group_by(list(identity)).aggregate([("place", "max")])["place_max"]
     return np.asarray(greatest.to_numpy())

@@ -39,7 +39,7 @@ class Merge:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the slice before goes on."""
+        """Whether the slice before continues."""
         return bool((self.outcomes == Outcome.UNCHANGED).all())
 
     @property

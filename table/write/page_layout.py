@@ -109,7 +109,7 @@ def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
     Args:
         merge: of all rows.
         starts: the first row of each page of the file before, and the number of rows.
-        least: rows of a page with room for no more, if the file has no larger one.
+        least: rows of a full page, if the file has no larger one.
     """
     count = len(starts) - 1
     full = max(least, int(np.diff(starts).max()))

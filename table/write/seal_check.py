@@ -59,7 +59,7 @@ def check_seal(storage: Storage, config: TableConfig) -> None:
 
 
 def warn_of_broken_seal(config: TableConfig) -> None:
-    """Warn whoever opens a table of properties that writes refuse."""
+    """Warn, when a table is opened, of properties that writes refuse."""
     try:
         refuse_broken_seal(config)
     except CorruptFileError as error:

@@ -165,7 +165,7 @@ def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
     written = write_base_file(
         table,
         options=with_small_pages(target, table.num_rows),
-        # Without deletes the old keys are all there, and their bloom filter goes on.
+        # Without deletes the old keys are all there, and their bloom filter stays in use.
         previous=before.footer if merge.keeps_keys else None,
         inserted=_inserted(work, merge),
         path=file.path,

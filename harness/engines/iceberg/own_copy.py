@@ -1,10 +1,10 @@
-"""A copied table of Iceberg, made one that is written where it lies.
+"""A copied table of Iceberg, made independent of the folder that it was copied from.
 
-Metadata of Iceberg names its files by absolute paths, so a copy of a folder goes on reading, and
-writing, the folder that it was copied from. Its newest table metadata gets the copy's location:
+Metadata of Iceberg names its files by absolute paths, so a copy of a folder would read and write
+the folder that it was copied from. Its newest table metadata gets the copy's location:
 
     location        the copy's, so that new files and new metadata are written there
-    metadata-log    empty: earlier metadata lie where they lay
+    metadata-log    empty: earlier metadata stay in the first folder
     gc.enabled      false: Iceberg deletes no file that the copies share
     snapshots       as they are: their manifests, and the files that these name, are read where they
                     lay, which are the same bytes
@@ -24,10 +24,10 @@ from keymark.table.storage.stores import storage_at
 
 
 def settle(where: str, place: str, *, connection: Mapping[str, str]) -> None:
-    """Give a table the place where it lies as its location.
+    """Make the folder of a table its location.
 
     Args:
-        where: it lies, as Keymark's storage spells it.
+        where: the folder, as Keymark's storage spells it.
         place: the same, as Spark spells it.
         connection: options of the store.
 

@@ -97,7 +97,7 @@ def install(name: LibraryName) -> Path:
             _run(command, name)
         shutil.copyfile(name.lock, made / _KEPT_LOCK)
         shutil.rmtree(target, ignore_errors=True)
-        # The interpreter finds its packages from where it lies, so a folder can be renamed.
+        # The interpreter finds its packages relative to itself, so a folder can be renamed.
         made.rename(target)
     return target
 

@@ -1,7 +1,7 @@
 """Properties of a table of another format that are kept in a file beside it, in its folder.
 
 Neither format has words for a record key, and not every writer takes table properties that it does
-not know. A name that begins with an underscore is nobody's data in either format.
+not know. A name that begins with an underscore is no data in either format.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     metaData   schema, partition columns, properties; the latest counts
     add        a file is live, with its partition values and, maybe, a deletion vector
-    remove     a file is live no more
+    remove     a file is no longer live
 
 A file is known by its path and its deletion vector: a commit that changes the latter removes the
 one and adds the other. Checkpoints repeat what the versions say and are not read, so a table whose

@@ -154,7 +154,7 @@ class BloomFilter:
         self._shape = shape
         self._keys_per_row = keys_per_row
         self._max_entries = max_entries
-        # Keys in the last row; it goes on counting once the rows are filled in turn.
+        # Keys in the last row; it still counts once the rows are filled in turn.
         self._last_row_keys = 0
         self._full = False
         self._turn = 0

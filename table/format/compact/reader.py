@@ -39,7 +39,7 @@ from keymark.table.format.compact.writer import (
 )
 from keymark.table.storage.storage import Mappable, RangeReader
 
-# Pages between two that are wanted are read with them, if they are no more than these.
+# Pages between two that are wanted are read with them, if they are at most so many.
 _GAP = 16
 # Pages that are read at once, but for the end of a block.
 _WINDOW = 1 << 12

@@ -1,7 +1,7 @@
-"""Deflate for data blocks, by someone who knows what cells look like.
+"""Deflate for data blocks, which uses what is known of cells.
 
 The cells of an index block have the same lengths, sorted keys, and values of which there are few.
-So the places worth a match are known without a search: a cell's value lies 32 KiB back at most, in
+So the places worth a match are known without a search: a cell's value is at most 32 KiB back, in
 the last cell that had it, and a key starts as the one before. What is left of the keys is literals,
 in codes made for the block's own letters. Blocks of a record index take 7 to 8 % less space than a
 general compressor makes of them, and are inflated faster. Any inflater reads them (RFC 1951).
@@ -226,7 +226,7 @@ def _mark(data: _Bytes, marks: _Ints) -> int:
 
 @inlined
 def _model(tables: _Ints, mark: Any, tail: int, before: int) -> int:
-    """How far back lies a tail that this one is likely to repeat; remembers it."""
+    """The distance back to a tail that this one is likely to repeat; remembers it."""
     seen, alike = tables[0], tables[1]
     slot, part = mark[0] & _SLOT_MASK, mark[1] & _SLOT_MASK
     found, near = seen[slot], alike[part]
@@ -425,7 +425,7 @@ def _put_literals(data: _Bytes, tables: Any, place: Any, state: Any) -> Any:
         bits |= ((first & PAIR) | ((second & PAIR) << width)) << filled
         out, bits, filled = _flush(words, out, bits, filled + width + (second >> PAIR_BITS))
         at += _FOUR
-    # Up to three are left: no branch depends on how many, which nobody could foresee.
+    # Up to three are left: no branch depends on how many: it could not be predicted.
     for ahead in (np.uint64(0), _ONE, _TWO):
         code, lost = _letter(data, codes, at + ahead, stop)
         missing |= lost

@@ -120,7 +120,7 @@ def decode_deletes(content: bytes, name: str) -> pa.Array:
 
 @njit(cache=True, nogil=True)
 def _split_records(data: npt.NDArray[np.uint8], keys: npt.NDArray[np.int64]) -> Any:
-    """Where the key of each record lies.
+    """Where the key of each record is.
 
     Args:
         data: blocks of records up to one of none.

@@ -64,7 +64,7 @@ def _read_block(source: RangeReader, at: int) -> tuple[LogBlock, int]:
 
 
 def _read_head(source: RangeReader, start: int, end: int) -> LogBlock:
-    """What lies before the content, of a block whose body reaches from `start` to `end`."""
+    """What comes before the content, of a block whose body reaches from `start` to `end`."""
     for limit in (_HEAD_BYTES, _HEAD_BYTES_MAX):
         cursor = ByteCursor(source.read(start, min(limit, end - start)), source.name, start)
         try:

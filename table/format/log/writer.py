@@ -23,7 +23,7 @@ def encode_block(block_type: BlockType, headers: Mapping[HeaderKey, str], conten
 def block_ends(
     block_type: BlockType, headers: Mapping[HeaderKey, str], length: int
 ) -> tuple[bytes, bytes]:
-    """What lies before and behind the content of a block, by its size in bytes."""
+    """What comes before and after the content of a block, by its size in bytes."""
     start = encode_int32(FORMAT_VERSION) + encode_int32(block_type)
     start += _encode_map(headers) + encode_int64(length)
     end = _encode_map({})

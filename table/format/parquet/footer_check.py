@@ -80,7 +80,7 @@ class _FooterCheck:
 
     Attributes:
         name: the file, for errors.
-        end: the offset of the footer: what it describes lies before that.
+        end: the offset of the footer: what it describes comes before that.
         path: what the file must say of itself; None for anything.
     """
 

@@ -1,4 +1,4 @@
-"""The key-value entries of a Parquet footer, without a look at all else in it.
+"""The key-value entries of a Parquet footer, without reading the rest of it.
 
 The footer is a Thrift struct in the compact protocol (FileMetaData of parquet.thrift); its entries
 are field 5, behind the description of every column chunk. To pass over that takes a fifth of the

@@ -128,7 +128,7 @@ def index_header(values: int, encoding: int, *, uncompressed: int, compressed: i
         values: how many the page has, nulls included.
         encoding: its number.
         uncompressed: bytes of the page.
-        compressed: bytes of the page as it lies in the file.
+        compressed: bytes of the page in the file.
     """
     told = _numbers({1: values, 2: encoding, 3: _RLE, 4: _RLE})
     sizes = _numbers({1: _DATA_PAGE, 2: uncompressed, 3: compressed})

@@ -72,7 +72,7 @@ class SomePages:
 
     @property
     def too_large(self) -> bool:
-        """Whether a file of its size can hold so much only if it lies."""
+        """Whether a file of its size cannot hold so much, so that its sizes are false."""
         return self.size > max(MOST_BYTES, MOST_RATIO * len(self.body.data))
 
     def column_of(self, page: Page) -> int:

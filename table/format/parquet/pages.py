@@ -2,8 +2,8 @@
 
     column chunk: page header, page, page header, page, ...
 
-A dictionary may hold values that no row refers to, so whoever must know which bytes a file holds
-has to look into its pages. Headers are Thrift structs in the compact protocol (PageHeader in
+A dictionary may hold values that no row refers to, so a search for bytes that a file holds has
+to look into its pages. Headers are Thrift structs in the compact protocol (PageHeader in
 parquet.thrift of Apache Parquet); the footer is read by Arrow.
 """
 
@@ -72,7 +72,7 @@ def chunk_pages(
 
     Args:
         data: the file, or a part of it.
-        place: where the chunk lies in it.
+        place: where the chunk is in it.
         codec: by its name in the footer.
         name: the file, for errors.
 
@@ -103,7 +103,7 @@ def page_headers(data: bytes, place: range, name: str) -> Iterator[tuple[dict[in
 
     Args:
         data: the file, or a part of it.
-        place: where the chunk lies in it.
+        place: where the chunk is in it.
         name: the file, for errors.
 
     Raises:
@@ -128,7 +128,7 @@ def decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> by
 
     Args:
         codec: by its name in the footer.
-        page: as it lies in the file.
+        page: as it is in the file.
         size: of the result, as its header says.
         place: the file and where the page is, for errors.
 
@@ -154,7 +154,7 @@ def inflate(page: bytes | memoryview, size: int, place: tuple[str, int]) -> byte
     """The bytes of a page that is a gzip member; what follows it is not looked at.
 
     Args:
-        page: as it lies in the file.
+        page: as it is in the file.
         size: of the result, as its header says.
         place: the file and where the page is, for errors.
 

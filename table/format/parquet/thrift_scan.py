@@ -4,7 +4,7 @@
 
 No values are made but of the numbers that the caller names, with their places, so that the struct
 can be written again with other numbers in it. What is no Thrift, or is nested too deeply, has the
-answer STRANGE; whoever asked decides what that means.
+answer STRANGE; the caller decides what that means.
 Source: the compact protocol's specification of Apache Thrift.
 """
 

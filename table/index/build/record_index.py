@@ -254,7 +254,7 @@ def _prepare(target: BuildTarget, scan: KeyScan) -> None:
     target.storage.delete_tree(target.folder)
     remove_groups(target)
     target.storage.put(locations_path(target.folder), encode_values(scan.values()))
-    # Last, so that whoever finds the plan finds all that belongs to it.
+    # Last, so that a writer that finds the plan finds all that belongs to it.
     target.storage.put(path, plan)
 
 

@@ -1,7 +1,7 @@
 """The check: a table compared with itself, whatever index it has.
 
 files          the listing against storage, and against what the active commits wrote
-rows           each base file by itself (`check_files.py`)
+rows           each base file alone (`check_files.py`)
 keys           the record index against the data by digests, and key by key where these differ
                (`check_index.py`); without one, whether keys are in one row only (`check_keys.py`)
 records        `column_stats` and `bloom_filters` against the footers (`check_records.py`)
@@ -141,7 +141,7 @@ def check_table(
         progress: receives how far it came.
 
     Raises:
-        CorruptFileError: a file is damaged, so that nobody can tell what it holds.
+        CorruptFileError: a file is damaged, so that its content is unknown.
         SnapshotExpiredError: others changed the table each time it was read.
         StorageError: a file cannot be read.
     """
@@ -149,7 +149,7 @@ def check_table(
         state = None
         try:
             state = TableState.load(storage)
-            # On a local disk nobody can put that late: there it is damage.
+            # On a local disk no writer can put that late: there it is damage.
             local = isinstance(storage, LocalStorage)
             without_files = () if local else partitions_without_files(storage, state.config)
             comparison = _Comparison(

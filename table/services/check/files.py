@@ -4,7 +4,7 @@ keys             the digest of keys and places, by shard of the record index
 key range        the range in the footer holds all keys that readers compare with it
 bloom filter     the filter in the footer holds all keys
 buckets          the hash of each key is the bucket that the file id names
-partition paths  each row says that it is of the folder that it lies in
+partition paths  each row says that it is of the folder that it is in
 """
 
 from __future__ import annotations

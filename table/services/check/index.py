@@ -3,7 +3,7 @@
     base files -> keys by shard, in a local file -> sorted -> side by side with the shard's cells
 
 Base files are read once, whatever the number of shards. Of keys, as many are in memory as a task
-may hold; what a check writes lies on the local disk, since it changes nothing of the table.
+may hold; a check writes to the local disk, since it changes nothing of the table.
 """
 
 from __future__ import annotations

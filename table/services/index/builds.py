@@ -1,7 +1,7 @@
 """Builds of metadata partitions that were scheduled, and how dead ones end; dropping a partition.
 
 .hoodie/<I>.indexing.requested, .inflight    from the schedule to the end of the build
-.hoodie/.keymark/build/<partition>           what the build has for itself
+.hoodie/.keymark/build/<partition>           files of the build alone
 .hoodie/.keymark/pins/<partition>/<instant>  snapshots whose files cleaning leaves
 """
 
@@ -116,7 +116,7 @@ def settle_builds(storage: Storage) -> None:
 def _settle_resharding(
     metadata: Timeline, config: TableConfig, plan: ReshardPlan | None, instant: str
 ) -> None:
-    """End a re-sharding that died in its switch; one that did not come so far goes on later."""
+    """End a re-sharding that died in its switch; one that did not come so far continues later."""
     storage = metadata.storage
     if plan is None or plan.instant != instant:
         metadata.remove(instant, INDEXING)
@@ -128,7 +128,7 @@ def _settle_resharding(
 
 
 def forget_build(storage: Storage, partition: str) -> None:
-    """Delete what a build kept for itself, and let cleaning have the files that it read.
+    """Delete the files of a build, and let cleaning have the files that it read.
 
     What says that there is such a build goes after it: so the next writer knows if this dies.
     """
@@ -141,8 +141,8 @@ def take_back_build(
 ) -> None:
     """Take back the commit of a build, a repair or a re-sharding that was not completed.
 
-    In a partition in use its slices are a repair's or a re-sharding's, and go with what a repair
-    kept for itself. A build goes on with its own.
+    In a partition in use its slices are a repair's or a re-sharding's, and are deleted with the
+    files of the repair. A build continues with its own.
     """
     for partition in config.metadata_partitions:
         storage.delete_tree(f"{BUILD}/{partition}")
@@ -185,7 +185,7 @@ def drop_remains(storage: Storage, partition: str) -> None:
 
 
 def partitions_without_files(storage: Storage, config: TableConfig) -> tuple[str, ...]:
-    """The partitions that hoodie.properties names and that have no file at all.
+    """The partitions that hoodie.properties names and that have no file.
 
     On a store a writer that lost the table may still put hoodie.properties once, and name what its
     successor has deleted.

@@ -9,8 +9,8 @@ While writers go on:        schedule   <I>.indexing.requested; file groups opene
                             abort      all of it goes
 
 Logs are newer than base files, and say what the data says, whatever commit the base files are from:
-so no commit has to wait for the build. Base files are found again by a build that goes on after it
-was cut off. Nobody reads a partition before hoodie.table.metadata.partitions names it.
+so no commit has to wait for the build. A build that continues after it was cut off finds the base
+files again. A partition is not read before hoodie.table.metadata.partitions names it.
 Source: ScheduleIndexActionExecutor, RunIndexActionExecutor, HoodieBackedTableMetadataWriter.
 """
 

@@ -14,7 +14,7 @@
 
 A key belongs to the group that its hash gives modulo their number. So the keys of old group n are
 in new group m only where n and m are the same modulo the greatest common divisor of both numbers.
-To a multiple of the present number every old group splits by itself, and all of them at a time.
+To a multiple of the present number every old group splits alone, and all of them at a time.
 
 Readers count the file groups that the present instants opened: before the switch the old ones,
 after it the new ones. Hudi's count those of a pending commit, too, so that the instant is none
@@ -23,7 +23,7 @@ is a replace commit that takes out the file groups beyond the new number; all ol
 right after it, still under the lease (`metadata/replaced.py`). What a death leaves of them, the
 next write deletes.
 
-What was done stays after a death, and goes on from there; `abort` removes it. After a death within
+What was done stays after a death, and is continued; `abort` removes it. After a death within
 the switch it starts anew. A compaction by Apache Hudi meanwhile replaces the file groups: then the
 work starts anew, too. What Hudi has pending at the switch postpones that.
 Source: HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex, getPartitionLatestMergedFileSlices and
@@ -86,7 +86,7 @@ from keymark.table.timeline.timeline import Timeline
 _ROUNDS = 5
 _ATTEMPTS = 3
 _READERS_SECONDS = 2.0
-"""How long the old shards stay after a switch to fewer, for whoever has just listed them."""
+"""How long the old shards stay after a switch to fewer, for readers that have just listed them."""
 _GIVEN_UP = "another process gave this re-sharding up"
 _OPENING = 1
 """Log version of the block that opens a file group."""

@@ -72,7 +72,7 @@ def split(task: SplitTask) -> SplitDone:
     Where a class has more new file groups than a task has memory for, it takes several passes.
 
     Raises:
-        CorruptFileError: a key lies in a file group that is not its own, or the new files do not
+        CorruptFileError: a key is in a file group that is not its own, or the new files do not
             hold what the old ones do.
     """
     target, before = task.target, Digest()
@@ -122,7 +122,7 @@ def deal(task: DealTask) -> tuple[DeltaStat, ...]:
     files are read back.
 
     Raises:
-        CorruptFileError: a key lies in a file group that is not its own, or the new files do not
+        CorruptFileError: a key is in a file group that is not its own, or the new files do not
             hold what the blocks do.
     """
     logs: dict[int, _Log] = {}

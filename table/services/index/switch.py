@@ -154,7 +154,7 @@ class Switcher:
     def _proofs(self, state: TableState, after: str) -> list[str]:
         """What must be shown before a partition-local index gives way to a global one."""
         widens = spec_of(after).is_global and not spec_of(self.before).is_global
-        # A record index that is built refuses repeated keys by itself.
+        # The build of a record index refuses repeated keys.
         if not widens or _builds(state, after) or not state.snapshot.files:
             return []
         files = len(state.snapshot.files)

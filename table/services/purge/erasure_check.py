@@ -39,7 +39,7 @@ class ErasureCheck:
         runner: where files are searched.
         asked: the keys.
         progress: receives how many files were searched.
-        state: the table as it is now; whoever changes it reads it anew.
+        state: the table as it is now; it is read anew after a change.
         matches: what was found, by path.
         obstacles: path of each place that could not be looked into -> why.
     """
@@ -70,7 +70,7 @@ class ErasureCheck:
 
     @property
     def unsearched(self) -> dict[str, str]:
-        """Path of each place and file that nobody could search -> why."""
+        """Path of each folder and file that could not be searched -> why."""
         unread = {path: found.unread for path, found in self.matches.items() if found.unread}
         return {**self.obstacles, **unread}
 

@@ -5,11 +5,11 @@
     other torn instants and torn older slices are moved aside
     the metadata table: what it says of those commits is moved aside; where it is torn itself, it is
         built anew from the data
-    a clean that names the older slices that are gone, so that nobody reads as of them
+    a clean that names the older slices that are gone, so that no reader reads as of them
     the entry in hoodie.properties goes
 
-Nothing that is torn is deleted: it lies in `.hoodie/.keymark/torn/<time>/`, under its path in the
-table. A recovery that dies is finished by another one, which finds its entry.
+Nothing that is torn is deleted: it is moved to `.hoodie/.keymark/torn/<time>/`, under its path in
+the table. A recovery that dies is finished by another one, which finds its entry.
 """
 
 from __future__ import annotations

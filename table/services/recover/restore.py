@@ -151,8 +151,8 @@ class Restorer:
     def _described(self, state: TableState, before: Snapshot) -> dict[str, dict[str, bytes]]:
         """What describes the files that are current again, where a build since has left it out.
 
-        No build goes on: it would have refused this. Column statistics that are there are not put
-        again: Hudi adds up the counts of two records (mergeColumnStatsRecords).
+        No build is under way: it would have refused this. Column statistics that are there are not
+        put again: Hudi adds up the counts of two records (mergeColumnStatsRecords).
         """
         again: dict[str, dict[str, bytes]] = {COLUMN_STATS: {}, BLOOM_FILTERS: {}}
         if not again.keys() & set(state.config.maintained):

@@ -86,7 +86,7 @@ def survey(storage: Storage, target: str | None = None) -> Survey:
 
     Args:
         storage: the table's storage.
-        target: the commit that an earlier survey found, whose recovery goes on.
+        target: the commit that an earlier survey found, whose recovery continues.
 
     Raises:
         CorruptFileError: no commit is whole, and earlier ones are archived.

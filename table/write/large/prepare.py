@@ -1,9 +1,9 @@
 """The first step of a write: incoming rows keyed and checked, here or in the tasks that make them.
 
-Nobody knows how large a DataFrame is before it has run, and it must not run twice. So its tasks
-spool what they prepare, and tell the bytes; a batch within `keymark.batch.collect.bytes` is then
-read by the writer's process. An Arrow table tells its bytes beforehand, and of a frame that only
-selects from small files they are known well enough.
+The size of a DataFrame is unknown before it has run, and it must not run twice. So its tasks
+spool what they prepare, and return the bytes; a batch within `keymark.batch.collect.bytes` is then
+read by the writer's process. The bytes of an Arrow table are known beforehand, and those of a frame
+that only selects from small files well enough.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows on storage between the steps of a large write.
 
-A spool file is some Arrow streams, one behind the other. It lies among the instant's markers and
+A spool file is some Arrow streams, one behind the other. It is among the instant's markers and
 goes with them. Two attempts of a task leave two files; the answer of one of them is heard.
 """
 
