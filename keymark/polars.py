@@ -102,7 +102,7 @@ def _read(
 
 
 def expression_condition(expression: pl.Expr, schema: pa.Schema) -> Condition:
-    """What an expression says of single columns.
+    """What an expression says about single columns.
 
     Polars shows an expression as JSON only, in a form that it may change: what is not known here
     leaves all files.

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 CALLED_BY = "KEYMARK_CALLED_BY"
-"""Environment variable of a command that another one calls, which tells of an interruption."""
+"""Environment variable of a command that another one calls, which reports an interruption."""
 _FILE_WIDTH = 250
 
 

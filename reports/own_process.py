@@ -18,7 +18,7 @@ def measure(words: Sequence[str], *, called_by: str) -> None:
 
     Args:
         words: of the command, behind the program's name.
-        called_by: the command that calls it, which tells of an interruption.
+        called_by: the command that calls it, which reports an interruption.
 
     Raises:
         ReportError: the run was killed.
@@ -35,6 +35,6 @@ def measure(words: Sequence[str], *, called_by: str) -> None:
         raise ReportError(f"the run was killed by signal {-made.returncode}")
     if made.returncode == InterruptionError.exit_code:
         raise KeyboardInterrupt
-    # 1: cells failed, which what is judged tells of.
+    # 1: cells failed, which the judgement reports.
     if made.returncode not in (0, 1):
         raise typer.Exit(made.returncode)

@@ -223,8 +223,8 @@ class Table(TableHandle):
         """The base files, below the table's path, that can hold a row which passes a condition.
 
         Args:
-            where: a condition in Spark's SQL, as `read` takes it; parts that say nothing of single
-                columns against literals leave all files.
+            where: a condition in Spark's SQL, as `read` takes it; parts that do not compare
+                a column with literals leave all files.
             as_of: the instant of an older snapshot.
         """
         from keymark.table.read.sql import sql_condition  # noqa: PLC0415  slow to import

@@ -28,7 +28,7 @@ def watched(
 
     Args:
         s3: the server.
-        folder: of the run; what the server says of each step is put beside it.
+        folder: of the run; what the server says about each step is put beside it.
         words: the scenario, and options of `keymark run`.
         process: options of `subprocess.run`.
     """

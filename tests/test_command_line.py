@@ -178,6 +178,6 @@ def test_spark_says_nothing_of_its_own(trips):
     done = subprocess.run(
         [sys.executable, "-m", "keymark", *words], capture_output=True, text=True, check=True
     )
-    # What Java says of the modules that Spark 4 asks for comes before any setting counts.
+    # What Java says about the modules that Spark 4 asks for comes before any setting counts.
     said = [line for line in done.stderr.splitlines() if "incubator modules" not in line]
     assert said == []

@@ -34,7 +34,7 @@ DOORS = {
     "keymark.indexes.hbase.cells": {"harness"},
     "keymark.reports.advise.cli": {"table"},
 }
-# What a survey tells of a table: plain data, which advice is made of.
+# What a survey finds in a table: plain data, which advice is made of.
 FACTS = "keymark.table.survey.model"
 REPORTS_SEE = {
     *(

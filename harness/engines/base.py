@@ -45,7 +45,7 @@ class WriteOutcome(Protocol):
 
 
 class UsedIndex(Protocol):
-    """What a table says of itself; `keymark.table.services.info.TableInfo` is one."""
+    """What a table says about itself; `keymark.table.services.info.TableInfo` is one."""
 
     @property
     def index(self) -> str:
@@ -138,7 +138,7 @@ class MeasuredTable(Protocol):
         """
 
     def info(self) -> UsedIndex:
-        """What the table says of itself."""
+        """What the table says about itself."""
 
     def check(self) -> IndexCheck:
         """Compare record index and data."""

@@ -290,7 +290,7 @@ class EnginePool:
         self.engines[name] = revision.RevisionEngine(child, self._tables)
 
     def described(self) -> dict[str, Any]:
-        """What run.json says of engines and session: fields of `RunRecord`."""
+        """What run.json says about engines and session: fields of `RunRecord`."""
         options, is_remote = self._scenario.table.options, isinstance(self._tables, RemoteTables)
         return {
             "versions": environment.versions(self.spark),

@@ -1,4 +1,4 @@
-"""What a format must say of itself so that `format_engine` can measure it."""
+"""What a format must say about itself so that `format_engine` can measure it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Dialect(Protocol):
         """
 
     def written(self, table: Path) -> Written:
-        """What the latest commit says of itself; the folder has the table's files."""
+        """What the latest commit says about itself; the folder has the table's files."""
 
     def settle(self, where: str, place: str, *, connection: Mapping[str, str]) -> None:
         """Make a copied table independent of the folder that it was copied from.

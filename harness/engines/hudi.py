@@ -273,7 +273,8 @@ class HudiEngine(ProcessEngine):
         """A copy of a table: Hudi's index is a matter of its writer's options.
 
         Of tables of version 6, indexes that they have beside it are dropped, and so is what
-        Keymark's say of their index: with Hudi its writer says it. Later ones keep what they have.
+        Keymark's say about their index: with Hudi its writer says it. Later ones keep what they
+        have.
         """
         if independent.facts(self._tables.seen(path)).version > hudi_releases.BASE_VERSION:
             return self.open(path, index=index, options=options)

@@ -1,4 +1,4 @@
-"""Which phase a stage of Hudi's belongs to, by what Hudi says of it in the event log.
+"""Which phase a stage of Hudi's belongs to, by what Hudi says about it in the event log.
 
 A stage carries the call stack that made it. Hudi also sets a description before most jobs
 (`HoodieEngineContext.setJobStatus`), with the table's name at its end: `Building workload

@@ -33,7 +33,7 @@ class AskedRows:
 
     Attributes:
         child: the process that reads.
-        table: what each message about rows says of the table.
+        table: what each message about rows says about the table.
         column: that the keys are in.
         keys: as texts; none: all rows.
         where: a condition in SQL instead of keys.

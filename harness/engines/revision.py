@@ -117,7 +117,7 @@ class RevisionTable:
                 setattr(stats, name, value)
 
     def info(self) -> NamedIndex:
-        """What the table says of itself."""
+        """What the table says about itself."""
         return NamedIndex(index=self._child.call("index", table=self._number))
 
     def check(self) -> IndexCheck:

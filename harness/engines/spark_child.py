@@ -39,7 +39,7 @@ class ChildSession(ABC):
         """The rows of a table, through the engine's reader.
 
         Args:
-            named: what each message about rows says of the table.
+            named: what each message about rows says about the table.
         """
 
     def start(

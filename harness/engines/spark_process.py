@@ -67,7 +67,7 @@ class SparkProcess(ABC):
         return {}
 
     def start(self) -> dict[str, Any]:
-        """Start a process, and Spark in it; what it says of its options and versions.
+        """Start a process, and Spark in it; what it says about its options and versions.
 
         Raises:
             CellError: it did not come up.

@@ -87,7 +87,7 @@ class WatchedProcess(ABC):
         return {}
 
     def start(self) -> dict[str, Any]:
-        """Start a process; what it says of its versions.
+        """Start a process; what it says about its versions.
 
         Raises:
             CellError: it did not come up.

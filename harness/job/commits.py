@@ -1,6 +1,6 @@
 """What commits of a Hudi, Delta or Iceberg table say: rows, files touched, write amplification.
 
-Nothing of a table is read but what its writers say of their commits:
+Nothing of a table is read but what its writers say about their commits:
 
     Hudi     the completed instants of the timeline, of table version 6, 8 and 9
     Delta    `_delta_log/<version>.json`: actions `add`, `remove` and `commitInfo`
@@ -38,7 +38,7 @@ _BAD = (ValueError, KeyError, TypeError, AttributeError, OverflowError, Recursio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What a commit says of itself.
+    """What a commit says about itself.
 
     Attributes:
         files: that it added and removed; of Hudi file groups that it wrote to.

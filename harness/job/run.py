@@ -253,7 +253,7 @@ def _side_run(request: JobRequest, side: Side, folder: RunFolder, run_id: str) -
 
 
 def _described(side: SideRun) -> dict[str, Any]:
-    """What `run.json` says of a side."""
+    """What `run.json` says about a side."""
     spark = ", ".join(sorted(side.spark))
     title = redact_text(side.side.title)
     return {"title": title, "cell": side.cell, **({"spark": spark} if spark else {})}

@@ -282,7 +282,7 @@ def counted(whole: Sample, by_label: Mapping[str, StepCounters]) -> list[Sample]
 def _environment(events: Path) -> dict[str, str]:
     """The variables of this process, and those that make Spark write an event log.
 
-    What the job's own command line says of its event log goes before it.
+    What the job's own command line says about its event log goes before it.
     """
     options = {
         "spark.eventLog.enabled": "true",

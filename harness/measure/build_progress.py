@@ -55,7 +55,7 @@ class BuildProgress:
     def told(self, done: int, total: int, unit: str) -> None:
         """A `keymark.table.runtime.runner.Progress`."""
         share = _share(unit, done / total if total else 1.0)
-        # What an earlier process did comes back at once: that says nothing of the time left.
+        # What an earlier process did comes back at once: that says nothing about the time left.
         if share > self._share:
             self._mark(share)
         words = f"{done:,} of {total:,} {unit}"

@@ -42,7 +42,7 @@ def machine() -> dict[str, Any]:
 
 
 def disk(folder: Path) -> dict[str, Any]:
-    """The disk that a folder is on: its size, and what the system tells of file system and device.
+    """The disk that a folder is on: its size, and its file system and its device.
 
     Sizes are in bytes.
     """

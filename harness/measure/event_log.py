@@ -5,7 +5,7 @@ carries the local properties under which a stage was submitted: the harness put 
 there, the table its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd`
 carries the metrics, `SparkListenerJobStart` the stages of a job.
 Engines with jars of their own do not know our phases: `stage_phases.py` tells them from what is
-said of a stage, and the time of a phase is the time during which one of its stages ran.
+said about a stage, and the time of a phase is the time during which one of its stages ran.
 
 The log of a killed process ends anywhere: what is complete is used, the rest is ignored.
 """
@@ -266,7 +266,7 @@ def read_whole(path: Path) -> StepCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedApplication:
-    """What an event log tells of the application that wrote it.
+    """What an event log says about the application that wrote it.
 
     Attributes:
         name: that the application gave itself; empty where the log does not say.
@@ -405,7 +405,7 @@ def _stage_of_hudi(info: Mapping[str, Any], properties: Mapping[str, str]) -> _S
 def _stage_told(
     info: Mapping[str, Any], properties: Mapping[str, str], *, label: str, engine: str
 ) -> _Stage:
-    """A stage of an engine with jars of its own, by what is said of it."""
+    """A stage of an engine with jars of its own, by what is said about it."""
     description = properties.get("spark.job.description") or ""
     return _Stage(
         label,

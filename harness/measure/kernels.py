@@ -2,7 +2,8 @@
 
 A trial is one pytest process with pytest-benchmark: the suite of the code as it lies there
 (`tests/benchmarks/test_kernels.py`), copied to a folder of its own, over the packages of the
-revision. So both sides do the same work. What a trial says of a kernel is the median of its rounds.
+revision. So both sides do the same work. What a trial says about a kernel is the median of its
+rounds.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def samples(
     measured: Sequence[dict[str, Any]],
     wrong: dict[str, str],
 ) -> Iterator[Sample]:
-    """What pytest-benchmark says of one trial as lines of a run.
+    """What pytest-benchmark says about one trial as lines of a run.
 
     Args:
         run_id: of the run.

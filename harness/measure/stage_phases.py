@@ -54,7 +54,7 @@ def first_phase_of(engine: str, info: Mapping[str, Any]) -> str | None:
 
 
 def said_of(engine: str, description: str) -> str:
-    """What a job says of itself that is the same in each repetition.
+    """What a job says about itself that is the same in each repetition.
 
     Delta leaves the harness's label in it, and says how many files there are. Iceberg says nothing
     else of a write.

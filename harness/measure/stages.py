@@ -2,7 +2,7 @@
 
 A stage is named by what it does, so that two revisions of the code have the same name for it: the
 call that started its job (Spark's name of the stage, without line number and without the folder
-of the code), what Hudi says of the job without the files that it names, and the operators in it.
+of the code), what Hudi says about the job without the files that it names, and the operators in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def stage_name(info: Mapping[str, object], said: str = "") -> str:
 
     Args:
         info: `Stage Info` of Spark's event log.
-        said: what the job says of itself.
+        said: what the job says about itself.
     """
     call, at, place = str(info.get("Stage Name") or "").partition(" at ")
     place = _LINE.sub("", place)

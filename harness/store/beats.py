@@ -1,4 +1,4 @@
-"""What the canary says of the machine's noise, in numbers.
+"""What the canary says about the machine's noise, in numbers.
 
 The canary is the same small work again and again, between the repetitions. What varies in its time
 is the machine's doing. Of its times the middle four fifths are looked at: a single slow beat says

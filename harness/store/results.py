@@ -198,7 +198,7 @@ class Beat(_JsonLine):
 
 
 def without_paths(name: str) -> str:
-    """The name of a stage, or what Hudi says of a job, without the files in it."""
+    """The name of a stage, or what Hudi says about a job, without the files in it."""
     return _PATHS.sub("", name)
 
 

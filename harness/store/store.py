@@ -267,7 +267,7 @@ class RunFolder:
 
 
 def _document(record: RunRecord) -> dict[str, Any]:
-    """What `run.json` says of a run, without secrets and without a digest."""
+    """What `run.json` says about a run, without secrets and without a digest."""
     said = {key: value for key, value in record.document.items() if key != _DIGEST}
     document: dict[str, Any] = redact_document({"schema_version": SCHEMA_VERSION, **said})
     return document

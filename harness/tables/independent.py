@@ -328,7 +328,7 @@ def rows(table: Path) -> pa.Table:
 def locations(table: Path, keys: pa.Array | None = None) -> pa.Table:
     """Where keys are: `record_key`, `partition_path`, `file_id`, one line per live row of them.
 
-    The file id is that of the file in which the row was found, whatever the row says of itself.
+    The file id is that of the file in which the row was found, whatever the row says about itself.
     Memory is that of the answer and of the keys of a few base files. Without keys all are meant.
     """
     fields, parts = _virtual_key(table), slices(table)
@@ -343,7 +343,7 @@ def find(
 ) -> list[dict[str, Any]]:
     """The rows of one record key, wherever they are, cut to some columns.
 
-    With `base_files_only` as they were before what log files say of them.
+    With `base_files_only` as they were before what log files say about them.
     """
     fields = _virtual_key(table)
 

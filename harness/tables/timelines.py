@@ -22,7 +22,7 @@ _LATER_INSTANT = re.compile(r"(?P<begin>\d+)(?:_(?P<end>\d+))?(?P<action>\..+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instants:
-    """What a timeline says of the files that commits wrote.
+    """What a timeline says about the files that commits wrote.
 
     Attributes:
         first: the first active instant; what is older is archived, and so it completed.

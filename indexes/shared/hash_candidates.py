@@ -1,4 +1,4 @@
-"""What runs of hashes say of keys: the base files that may hold them.
+"""What runs of hashes say about keys: the base files that may hold them.
 
 The compact index relies on it. So does the record index, where such runs stand beside it: keys that
 certainly are in no file need not be looked for in its shards.
@@ -87,7 +87,7 @@ def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[KeyCandidates, _Nu
     pairs, stretches = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for (number, start), answer in zip(searches, answers, strict=True):
         rows, places = order[start + answer.rows], cover.group[number][answer.groups]
-        # What the run says of a file that is not current does not count.
+        # What the run says about a file that is not current does not count.
         pairs.append((rows * len(files) + places)[places >= 0])
         stretches.append(answer.stretches[places >= 0])
     joined = np.concatenate(pairs), np.concatenate(stretches)

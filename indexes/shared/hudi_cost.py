@@ -49,11 +49,11 @@ def _in_a_lookup(amount: str) -> str:
 
 
 def described(at: Workload, _mode: str) -> dict[str, float]:
-    """What the metadata table says of new files: their names, and from 1.0 on statistics.
+    """What the metadata table says about new files: their names, and from 1.0 on statistics.
 
     Those of columns are made in a task for each file, up to a number of tasks: files beyond it add
     too little to be measured. Those of a partition path are made in a task for each, which reads
-    what the metadata table says of its other files.
+    what the metadata table says about its other files.
     Source: HoodieTableMetadataUtil.convertMetadataToRecords, convertMetadataToPartitionStatRecords.
     """
     files = rewritten(at)

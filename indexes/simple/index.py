@@ -122,7 +122,7 @@ def _joined(
 
 
 def _stored(files: Sequence[int], context: IndexContext, **more: pa.Array | _Numbers) -> DataFrame:
-    """The keys of base files: key, file and what is said of each file besides."""
+    """The keys of base files: key, file and what is said about each file besides."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
 
     spark = context.spark()

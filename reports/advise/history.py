@@ -1,4 +1,4 @@
-"""The upserts of a surveyed table, in medians: what advice tells of them and plans with."""
+"""The upserts of a surveyed table, in medians: what advice shows and plans with."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class LogSplit:
 
 
 def split_log(path: Path) -> LogSplit:
-    """Split an event log by what Hudi says of its stages.
+    """Split an event log by what Hudi says about its stages.
 
     Raises:
         ReportError: there is no such log, or none with stages of Hudi's.

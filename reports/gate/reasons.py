@@ -1,4 +1,4 @@
-"""Why numbers became worse: what two runs say of themselves that differs.
+"""Why numbers became worse: what two runs say about themselves that differs.
 
 Settings of a cell's table come first, then versions. Where neither differs it is the code, and the
 phase or stage that gained most says where. Nothing here proves a cause; it is what changed.
@@ -120,7 +120,7 @@ def _cause(cause: Cause) -> str:
 def _options(base: RunNumbers, candidate: RunNumbers, cell: str) -> Iterable[Change]:
     """How the tables of a cell were set up differently."""
     if not (base.work and candidate.work):
-        return  # an older summary tells nothing of them
+        return  # an older summary tells nothing about them
     for key in sorted(base.work.keys() | candidate.work.keys()):
         before, after = base.work.get(key, _NOT_SET), candidate.work.get(key, _NOT_SET)
         if key.startswith(SET_UP) and before != after and _is_about(key, cell):

@@ -48,7 +48,7 @@ def document(gate: Gate) -> dict[str, Any]:
 
 
 def search_lines(found: Found, subject: Callable[[str], str]) -> list[str]:
-    """What a search for the first bad revision found, for people; `subject` tells of revisions."""
+    """What a search for the first bad revision found, for people; `subject` describes revisions."""
     many = f"{found.steps} revision{'s' * (found.steps > 1)} judged"
     if found.first_bad is None:
         return [f"{found.gate.verdict.value}: nothing became worse, {many}"]

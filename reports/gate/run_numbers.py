@@ -1,7 +1,7 @@
 """The numbers of one side of a gate: a run folder or a kept summary.json, read by key.
 
 A run folder has its samples, so that values of one repetition can be paired; a summary has only
-what it says of each number. Both may come from anyone: what is damaged is refused by name.
+what it says about each number. Both may come from anyone: what is damaged is refused by name.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class _SummaryPart(BaseModel):
 
 
 class SummaryMetric(_SummaryPart):
-    """What a summary says of one number.
+    """What a summary says about one number.
 
     Attributes:
         low: lower end of the median's interval, as `high` is its upper end.
@@ -53,7 +53,7 @@ class SummaryMetric(_SummaryPart):
 
 
 class SummaryCell(_SummaryPart):
-    """What a summary says of one cell."""
+    """What a summary says about one cell."""
 
     engine: str
     index: str

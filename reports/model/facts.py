@@ -138,7 +138,7 @@ def work(record: RunRecord, engine: str | None = None) -> dict[str, str]:
     """What was done to which rows, on which Spark, as (dotted key of the scenario -> text).
 
     Args:
-        record: what `run.json` says of a run.
+        record: what `run.json` says about a run.
         engine: the side of a job whose values count; None for the only one.
     """
     plan = record.scenario.document

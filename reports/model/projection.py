@@ -7,7 +7,7 @@ what it measured before counts. What is left out is never silent: it becomes a r
 
 What is done in rounds is one value a repetition, the mean of its rounds. In a run of one repetition
 each round is a value of its own, and rounds of the same number are pairs: a median is then that of
-the rounds, and its interval tells of rounds within one trial and not of trials.
+the rounds, and its interval is about rounds within one trial and not about trials.
 """
 
 from __future__ import annotations
@@ -360,7 +360,7 @@ def _has_one_repetition(samples: Iterable[Sample], record: RunRecord) -> bool:
 
 
 def _cell(run_id: str, samples: list[Sample], notices: list[str], *, ended: str) -> CellView:
-    """A cell of its samples; `ended` is what run.json says of the limit at which it ended."""
+    """A cell of its samples; `ended` is what run.json says about the limit at which it ended."""
     first = samples[0]
     reasons = Counter(
         f"{clean(s.step)}: {clean(without_folders(s.reason)) or 'the answer was not verified'}"

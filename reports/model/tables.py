@@ -288,7 +288,7 @@ def _judged(
 ) -> Sequence[Summary | None]:
     """The summaries by which a column is judged.
 
-    A cell that ended at a limit before it had enough values is shown, and says nothing of others.
+    A cell that ended at a limit before it had enough values is shown, and is not compared.
     """
     kept = [
         None if cell.ended and summary and summary.n < REPETITIONS_MIN else summary

@@ -1,4 +1,4 @@
-"""What the user says of a table, a batch and a cluster, into workloads; numbers may be ranges."""
+"""A table, a batch and a cluster as the user gives them, into workloads; numbers may be ranges."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Foretold:
         key: the figure's.
         estimate: value and range; None where the calibration has no constants for it.
         beyond: how many times the workload is beyond the calibration.
-        open: what the calibration cannot tell of it, and the run that would; empty: nothing.
+        open: what the calibration cannot tell about it, and the run that would; empty: nothing.
     """
 
     key: str

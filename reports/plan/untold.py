@@ -27,7 +27,7 @@ _GROUPS = "table.variants.shards.hoodie.metadata.record.index.{}.filegroup.count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untold:
-    """What a calibration cannot tell of an index at a workload.
+    """What a calibration cannot tell about an index at a workload.
 
     Attributes:
         index: its name.

@@ -27,7 +27,7 @@ _ROUNDING = 1e-9
 
 
 def summary(run: Run, sections: Parts) -> dict[str, Any]:
-    """What `summary.json` says of a run, in JSON's types."""
+    """What `summary.json` says about a run, in JSON's types."""
     said = json.dumps(parts.summary([run], sections), allow_nan=False)
     document: dict[str, Any] = json.loads(said)
     return document

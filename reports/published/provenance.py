@@ -1,6 +1,6 @@
 """Who made a published run, and whether the maintainers have repeated it.
 
-That is not for a run to say of itself. The maintainers keep it in `results/provenance.toml`:
+That is not for a run to say about itself. The maintainers keep it in `results/provenance.toml`:
 
     [runs.20261125T144830-at_size]
     from = "maintainers"
@@ -44,7 +44,7 @@ class Provenance(BaseModel):
 
     @property
     def label(self) -> str:
-        """What a page says of the run."""
+        """What a page says about the run."""
         if self.origin == "maintainers":
             return "the maintainers' run"
         of = f" by {clean(self.by, 60)}" if self.by else ""

@@ -16,7 +16,7 @@ LONGEST_LIST = 6
 """Cells that one sentence names."""
 
 BY_ROUNDS = " by rounds of one trial"
-"""Added to what is said of a run of one repetition, whose rounds are its values."""
+"""Added to what is said about a run of one repetition, whose rounds are its values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

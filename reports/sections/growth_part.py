@@ -189,7 +189,7 @@ def _beyond(measure: Measure, found: Sequence[Line]) -> list[Beyond]:
 
 
 def _projection(growing: _Growing, beyond: Beyond) -> Answer:
-    """What a fitted line says of the published size, and what was published."""
+    """What a fitted line says about the published size, and what was published."""
     measure, line, at = growing.measure, beyond.line, beyond.projection
     rows = f"{PUBLISHED_ROWS:,} rows"
     interval = f"{amount(at.low, measure.unit)} to {amount(at.high, measure.unit)}"

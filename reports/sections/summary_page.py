@@ -54,7 +54,7 @@ def _parts(report: Report) -> list[str]:
 
 
 def _of_engines(report: Report) -> list[str]:
-    """What runs have to say of several formats and engines."""
+    """What runs have to say about several formats and engines."""
     lines = []
     for told in report.formats:
         lines += [_heading("Which format answers which question best", told.name), ""]
@@ -68,7 +68,7 @@ def _of_engines(report: Report) -> list[str]:
 
 
 def _of_hudi(report: Report) -> list[str]:
-    """What runs have to say of releases of Hudi and of its options."""
+    """What runs have to say about releases of Hudi and of its options."""
     lines = []
     if report.outcomes:
         found = report.outcomes
@@ -84,7 +84,7 @@ def _of_hudi(report: Report) -> list[str]:
 
 
 def _of_data(report: Report) -> list[str]:
-    """What runs have to say of several kinds of data and of tables."""
+    """What runs have to say about several kinds of data and of tables."""
     lines = []
     for compared in report.virtuals:
         lines += [_heading("Virtual keys", compared.name), "", *_with_findings(compared.shapes)]

@@ -28,7 +28,7 @@ class Comparison:
 
 
 def comparisons(right: Sequence[Checked]) -> Mapping[str, Sequence[Comparison]]:
-    """What is said of each run that was repeated, and of each that repeats one, by run id.
+    """What is said about each run that was repeated, and of each that repeats one, by run id.
 
     Args:
         right: the runs of the site; `repeated` of their provenance names the run that repeats one.

@@ -29,7 +29,7 @@ _PRINTED = frozenset("yYxMwDdEeaHkKhmsSZ")
 _READ = frozenset("yYMDdEaHkKhmsSZ")
 _SHORT = 3
 
-# What a pattern tells of the time of day, in milliseconds.
+# The part of a pattern for the time of day, in milliseconds.
 _DAY, _HOUR, _MINUTE, _SECOND = 86_400_000, 3_600_000, 60_000, 1_000
 _STEPS = {**dict.fromkeys("HkKha", _HOUR), "m": _MINUTE, "s": _SECOND, "S": 1}
 

@@ -63,7 +63,7 @@ class StoredKeys:
             if found is not None:
                 return list(found)
         elif MIN_KEY in (metadata.metadata or {}):
-            # A range in a file's footer is made of stored keys. Python tells of it once.
+            # A range in a file's footer is made of stored keys. Python warns of it once.
             warnings.warn(
                 "stored record keys are ignored: the table makes them from its columns (virtual "
                 "keys)",

@@ -95,7 +95,7 @@ def virtual_facts(
 
 
 def check_virtual_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
-    """Refuse options that differ from what the table says of its keys.
+    """Refuse options that differ from what the table says about its keys.
 
     Raises:
         InvalidOptionError: an option differs.

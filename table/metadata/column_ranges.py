@@ -1,4 +1,4 @@
-"""What the `column_stats` partition says of one column in many base files.
+"""What the `column_stats` partition says about one column in many base files.
 
     files, column  ->  keys  ->  point look-ups in each file group  ->  ends and counts, in arrays
 

@@ -53,7 +53,7 @@ class MetadataTable:
 
     @cached_property
     def recorded(self) -> dict[str, CommittedFile]:
-        """Path -> what the completed delta commits say of it, of every file that one names."""
+        """Path -> what the completed delta commits say about it, of every file that one names."""
         return self._recorded("")
 
     def recorded_since(self, time: str) -> dict[str, CommittedFile]:

@@ -81,7 +81,7 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class CommittedFile:
-    """What completed commits say of a file: its size in bytes, and which of them wrote to it."""
+    """What completed commits say about a file: its size in bytes, and which of them wrote to it."""
 
     size: int
     instants: frozenset[str]

@@ -113,7 +113,7 @@ class GroupUpdate:
 
     @property
     def file_info(self) -> dict[str, bytes]:
-        """What an HFile of the log file says of where it belongs."""
+        """What an HFile of the log file says about where it belongs."""
         return {IDENTITY: identity(self.slice.file_id, self.instant)}
 
     def add_block(self, log: Spool, kind: BlockType, content: Content) -> None:

@@ -285,7 +285,7 @@ def _load(storage: Storage) -> tuple[TableConfig, bytes]:
             break
         return _parsed(data, path), data
     if torn:
-        # It says more of what is wrong, or has its last line without an end.
+        # It says more about what is wrong, or has its last line without an end.
         return _parsed(torn, PROPERTIES), torn
     raise no_table(storage)
 

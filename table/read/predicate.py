@@ -93,7 +93,7 @@ _COMPARED = {
 
 
 def all_of(*parts: Condition | None) -> Condition:
-    """What must hold together; None and ANYTHING say nothing of it."""
+    """What must hold together; None and ANYTHING say nothing about it."""
     return AllOf(tuple(part for part in parts if part not in (None, ANYTHING)))
 
 
@@ -103,7 +103,7 @@ def any_of(*parts: Condition) -> Condition:
 
 
 def parse_condition(spark: SparkSession, where: str | None, schema: pa.Schema) -> Condition:
-    """What a condition says of single columns of a table with that schema.
+    """What a condition says about single columns of a table with that schema.
 
     Raises:
         InputError: Spark cannot parse it.

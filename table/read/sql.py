@@ -44,7 +44,7 @@ _BIGINT_DIGITS, _DECIMAL_DIGITS = 20, 38
 
 
 def sql_condition(where: str | None, schema: pa.Schema, dialect: str) -> Condition:
-    """What a condition says of single columns.
+    """What a condition says about single columns.
 
     Args:
         where: the condition; None is none.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from keymark.table.errors import WorkerLostError
 
-# What Spark 3.5 and 4 say of a worker that is gone, and what a worker, or the JVM, says that still
-# could.
+# What Spark 3.5 and 4 say about a worker that is gone, and what a worker, or the JVM, says that
+# still could.
 _SIGNS = (
     "Python worker exited unexpectedly",
     "Python worker process terminated",

@@ -67,8 +67,8 @@ class GroupCompaction:
 
     `live_files` are the ends of the keys that describe a file which the table still has; None where
     records describe no files. `erased` are record keys (binary) to leave out, whatever the group
-    says of them; None for none. A quarter of `memory` is for the base file, more of it goes to the
-    local disk. `threads` threads compress its blocks.
+    says about them; None for none. A quarter of `memory` is for the base file, more of it goes to
+    the local disk. `threads` threads compress its blocks.
     """
 
     shard: Shard

@@ -1,4 +1,4 @@
-"""Base files of a table, opened and checked against what the table says of them."""
+"""Base files of a table, opened and checked against what the table says about them."""
 
 from __future__ import annotations
 

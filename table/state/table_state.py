@@ -1,4 +1,4 @@
-"""One consistent reading of a table: what it says of itself at one moment."""
+"""One consistent reading of a table: what it says about itself at one moment."""
 
 from __future__ import annotations
 

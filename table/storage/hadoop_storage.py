@@ -264,7 +264,7 @@ class HadoopStorage(NoLocking):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What a listing says of a file or folder; modified in epoch milliseconds."""
+    """What a listing says about a file or folder; modified in epoch milliseconds."""
 
     status: FileStatus
     modified: int

@@ -69,7 +69,7 @@ class Foretold(RangeReader, Protocol):
     """A file whose system fetches announced stretches while its reader does something else."""
 
     def foretell(self, offset: int, length: int) -> None:
-        """Say that bytes will be read soon; says nothing of whether they are there."""
+        """Say that bytes will be read soon; says nothing about whether they are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a few files tell of all: footers of base files, and trailers of the record index."""
+"""What a few files tell about all: footers of base files, and trailers of the record index."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Merge:
         storage: of the table.
         indexed: what they are of.
         runs: those to be merged.
-        files: the base files that the merged run tells of.
+        files: the base files that the merged run covers.
         places: by run, for each of its files its place among these; -1 for one that no chain needs.
     """
 
@@ -137,7 +137,7 @@ def merge_of(
 def merge_runs(work: Merge) -> None:
     """Put the run that others become; a task for a runner.
 
-    Nothing is put where it would tell of no base file.
+    Nothing is put where it would tell about no base file.
 
     Raises:
         CorruptFileError: a run is damaged.

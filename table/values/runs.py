@@ -1,4 +1,4 @@
-"""Runs: the files of an index of values, and which base files they tell of.
+"""Runs: the files of an index of values, and which base files they tell about.
 
     <folder of what is indexed>/<name>.parquet     a run: values of some base files
 
@@ -47,7 +47,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class CoveredFile:
-    """A base file that a run tells of; `before` is the name of the slice before, "" for none."""
+    """A base file that a run covers; `before` is the name of the slice before, "" for none."""
 
     partition_path: str
     name: str
@@ -65,7 +65,7 @@ class FilesOfRun:
 
     Attributes:
         path: of its file.
-        files: the base files that it tells of.
+        files: the base files that it covers.
         entries: how many it has.
         size: bytes of its file.
     """
@@ -176,7 +176,7 @@ def put_run(
     Args:
         storage: of the table.
         indexed: what is indexed.
-        files: the base files that it tells of, ordered by partition path.
+        files: the base files that it covers, ordered by partition path.
         entries: columns value, file and gone, in any order of rows.
     """
     path = f"{indexed.folder}/{secrets.token_hex(16)}{_END}"
@@ -225,7 +225,7 @@ def files_of_entries(run: FilesOfRun, entries: pa.Table) -> npt.NDArray[np.int32
     """The base file of each entry of a run, by its place among the run's.
 
     Raises:
-        CorruptFileError: the run tells of no such file.
+        CorruptFileError: the run covers no such file.
     """
     places: npt.NDArray[np.int32] = entries["file"].to_numpy()
     if len(places) and not 0 <= places.min() <= places.max() < len(run.files):

@@ -207,7 +207,7 @@ class ValueIndexes:
             self._put_anew(state, indexed)
 
     def _renew(self, state: TableState, indexed: Indexed, hashes: Words) -> None:
-        """Renew the runs that hold a hash, and what they say of the files that it leads to."""
+        """Renew the runs that hold a hash, and what they say about the files that it leads to."""
         runs = load_hash_runs(state.storage)
         works = [HashSearch(state.storage, run.path, hashes) for run in runs]
         found = self.runner.run(find_hashes, works, weights=[run.size for run in runs])

@@ -240,7 +240,7 @@ def test_with_a_partitioned_record_index_an_earlier_job_writes_the_rows(tmp_path
 
 
 def seconds(folder, events):
-    """What a log says of the times of phases."""
+    """What a log says about the times of phases."""
     (folder / "app").write_text("".join(json.dumps(event) + "\n" for event in events))
     step = event_log.read(folder / "app")["hudi@1.1.1/record|r0|upsert_1"]
     return {name: step.seconds(name) for name in step.spans}

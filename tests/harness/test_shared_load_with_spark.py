@@ -81,7 +81,7 @@ def test_a_started_table_answers_exactly_as_one_that_loaded_itself(tmp_path, spa
 
 
 def answer(context, cell):
-    """Places of keys, rows, and what the table says of its index."""
+    """Places of keys, rows, and what the table says about its index."""
     path = cells.snapshot_path(context, cell)
     table = context.engines["native"].open(path, index=cell.index, options=cell.options)
     keys = context.inputs.lookup_keys().column("record_key").combine_chunks()

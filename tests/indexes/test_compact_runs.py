@@ -120,7 +120,7 @@ def test_a_check_is_right_beside_a_writer_who_merges(table, monkeypatch):
 
 
 def test_a_check_looks_again_where_runs_were_replaced(table, monkeypatch):
-    """The timeline tells nothing of that: runs go without a commit."""
+    """The timeline tells nothing about that: runs go without a commit."""
     rebuild_behind_the_first_look(table, monkeypatch, verify, "load_hash_runs")
     assert table.check().ok
 

@@ -173,7 +173,7 @@ class Drawn:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What hoodie.properties will say of a table that Hudi makes."""
+        """What hoodie.properties will say about a table that Hudi makes."""
         partitions = ["files", "record_index"] if self.index == "record" else ["files"]
         return {
             "hoodie.table.name": "drawn",

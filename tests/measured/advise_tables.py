@@ -1,4 +1,4 @@
-"""Twenty tables drawn from a seed, ten with a planted fault, and what `advise` says of each.
+"""Twenty tables drawn from a seed, ten with a planted fault, and what `advise` says about each.
 
     python tests/measured/advise_tables.py --seed 20261201 --out DIR            some minutes
     python tests/measured/advise_tables.py --seed 20261201 --out DIR --best     an hour more
@@ -313,7 +313,7 @@ def added(table: Drawn, folder: Path) -> dict[str, float]:
 
 
 def advised(table: Drawn, path: Path) -> dict[str, Any]:
-    """What `advise` says of a table: by the constants of its maker where these ship."""
+    """What `advise` says about a table: by the constants of its maker where these ship."""
     words = [sys.executable, "-m", "keymark", "advise", str(path), "--json"]
     words += ["--index", table.index, "--batch", str(table.batch)]
     words += ["--engine", table.maker] if table.maker in shipped() else []
@@ -323,7 +323,7 @@ def advised(table: Drawn, path: Path) -> dict[str, Any]:
 
 
 def judged(table: Drawn, said: Mapping[str, Any], measured: Mapping[str, float]) -> dict[str, Any]:
-    """A table with what was said of it, and whether that was right; None: it was not judged."""
+    """A table with what was said about it, and whether that was right; None: it was not judged."""
     kinds = [each["kind"] for each in said["findings"] if each["kind"] != OTHER_INDEX]
     plan = said["plan"]
     recommended = plan and plan["recommended"]

@@ -232,7 +232,7 @@ def ask(source: Source, path: Path, asker: Asker, turn: int, *, present: bool) -
 
 
 def in_process(asked: argparse.Namespace, store: str, *words: str) -> dict[str, Any]:
-    """What a process of its own says of a store."""
+    """What a process of its own says about a store."""
     command = [sys.executable, __file__, f"--out={asked.out}", f"--keys={asked.keys}"]
     command += [f"--stores={store}", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What somebody may alter in a published run, and what is said of it."""
+"""What somebody may alter in a published run, and what is said about it."""
 
 from __future__ import annotations
 

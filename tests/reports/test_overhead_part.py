@@ -1,4 +1,4 @@
-"""What measuring costs: which times are pairs, and what is said of the promise."""
+"""What measuring costs: which times are pairs, and what is said about the promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two indexes side by side as the data change: ratios, and what is said of them."""
+"""Two indexes side by side as the data change: ratios, and what is said about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of data beside the first one: which cells are compared, and what is said of them."""
+"""Shapes of data beside the first one: which cells are compared, and what is said about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the site says of a run and one that repeats it."""
+"""What the site says about a run and one that repeats it."""
 
 from __future__ import annotations
 

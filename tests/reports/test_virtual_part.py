@@ -1,4 +1,4 @@
-"""Virtual keys beside stored ones: which cells are a pair, and what is said of them."""
+"""Virtual keys beside stored ones: which cells are a pair, and what is said about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that writes to a table until it is killed, and tells of each storage call before it."""
+"""A process that writes to a table until it is killed, and announces each storage call."""
 
 from __future__ import annotations
 

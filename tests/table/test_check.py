@@ -1,4 +1,4 @@
-"""The check of any table: what it compares, what it says of pending work, what it finds.
+"""The check of any table: what it compares, what it says about pending work, what it finds.
 
 `tests/campaigns/campaign_kills.py` kills every operation at every storage call and makes the
 damages of `tests/campaigns/crafted_damage.py`; here are the cases by name.

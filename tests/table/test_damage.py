@@ -56,7 +56,7 @@ def answer(root: Any) -> list[Any]:
     checked = table.check()
     if not checked.ok:
         raise CorruptFileError("table", 0, f"the check tells: {checked}")
-    # The check also tells of pending work, which is no difference.
+    # The check also reports pending work, which is no difference.
     return [found, table.lookup(keys).to_pylist(), replace(checked, pending=())]
 
 

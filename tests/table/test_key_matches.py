@@ -1,4 +1,4 @@
-"""Each place of a file where a key can be, alone: the search of the file tells of it, and how.
+"""Each place of a file where a key can be, alone: the search of the file finds it, and says how.
 
 Keys are short, so that nothing but decoding finds them, where a place has to be decoded.
 """

@@ -1,4 +1,4 @@
-"""A survey tells of tables of Hudi's what Hudi's own files and hudi-rs tell."""
+"""A survey finds in tables of Hudi's what Hudi's own files and hudi-rs tell."""
 
 from __future__ import annotations
 

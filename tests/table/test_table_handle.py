@@ -1,4 +1,4 @@
-"""What a handle of a table says of itself."""
+"""What a handle of a table says about itself."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _PLACE = re.compile(r"^.*<br/>| \(.*$")
 
 
 def said(description: str) -> tuple[str, ...]:
-    """What Delta says of a job, from the outermost activity to the innermost."""
+    """What Delta says about a job, from the outermost activity to the innermost."""
     parts = _BETWEEN.split(_PLACE.sub("", description))
     return tuple(part for part in parts if part != "Delta" and _LABEL not in part)
 

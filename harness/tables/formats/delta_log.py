@@ -66,7 +66,7 @@ class DeltaReader:
         return (table / LOG).is_dir()
 
     def facts(self, table: Path) -> FormatFacts:
-        """What the table says of its rows."""
+        """What the table says about its rows."""
         metadata = _replayed(table).metadata
         properties = {**beside.read(table), **(metadata.get("configuration") or {})}
         return FormatFacts.of(properties, metadata["partitionColumns"])

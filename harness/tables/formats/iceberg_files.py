@@ -48,7 +48,7 @@ class IcebergReader:
         return folder.is_dir() and any(_TABLE_METADATA.fullmatch(p.name) for p in folder.iterdir())
 
     def facts(self, table: Path) -> FormatFacts:
-        """What the table says of its rows."""
+        """What the table says about its rows."""
         metadata = table_metadata(table)
         names = [name for name, _ in _partition_fields(metadata, table)]
         properties = {**beside.read(table), **(metadata.get("properties") or {})}

@@ -114,7 +114,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCommit:
-    """What the latest commit of a table says of itself.
+    """What the latest commit of a table says about itself.
 
     Attributes:
         files: that it wrote: data files and files of deletes.
@@ -132,7 +132,7 @@ class TableReader(Protocol):
         """Whether a folder holds a table of the format."""
 
     def facts(self, table: Path) -> FormatFacts:
-        """What the table says of its rows."""
+        """What the table says about its rows."""
 
     def files(self, table: Path) -> Sequence[FormatFile]:
         """The live data files."""

@@ -198,7 +198,7 @@ class HFileReader:
 
         Returns:
             Ascending positions between 0 and the number of keys; no block has keys of two parts, as
-            far as the root of the index tells of blocks.
+            far as the root of the index names blocks.
         """
         bounds = self._recalled_layout().root.spread(from_arrow(keys, "key"))
         asked = np.flatnonzero(np.diff(bounds))

@@ -144,7 +144,7 @@ def write_base_file(
 
 @functools.lru_cache(maxsize=16)
 def empty_body(schema: pa.Schema, options: BaseFileOptions) -> FileBody:
-    """A file without rows, for its schema and what else a footer says of a file as a whole."""
+    """A file without rows, for its schema and what else a footer says about a file as a whole."""
     return encode(schema.empty_table(), [], options)
 
 

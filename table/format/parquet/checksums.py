@@ -1,4 +1,4 @@
-"""What a base file of ours says of itself, so that damage and misplacement are found.
+"""What a base file of ours says about itself, so that damage and misplacement are found.
 
     keymark.file      path of the file in its table
     keymark.crc32     hex: CRC-32 of each column chunk, in the order of the footer, then that of
@@ -65,7 +65,7 @@ def hex_digits(checksums: Sequence[int]) -> bytes:
 def check_entries(
     entries: Mapping[bytes, bytes | None], footer: bytes, place: tuple[str, int], path: str | None
 ) -> bool:
-    """Compare a footer with what it says of itself; False where it says nothing.
+    """Compare a footer with what it says about itself; False where it says nothing.
 
     Args:
         entries: its key-value entries.

@@ -1,7 +1,7 @@
 """Column chunks of a base file, checked before anyone decodes them.
 
 Files of Keymark's have a checksum for each chunk. In others, page headers are compared with the
-footer: their sizes bound what a decoder allocates, and their counts tell of damage. What is in a
+footer: their sizes bound what a decoder allocates, and their counts tell about damage. What is in a
 page of theirs is known to be right if it is compressed by gzip, which has a checksum.
 """
 
@@ -27,7 +27,7 @@ _HEADERS = {_DATA_PAGE: 5, _DICTIONARY_PAGE: 7, _DATA_PAGE_2: 8}
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """A column chunk: its number in the footer, what the footer says of it, and its place."""
+    """A column chunk: its number in the footer, what the footer says about it, and its place."""
 
     number: int
     metadata: pq.ColumnChunkMetaData

@@ -1,6 +1,6 @@
 """The footer of a Parquet file, checked before Arrow makes objects of it.
 
-Arrow ends the process at some contradictions, so they must not reach it: what a footer says of
+Arrow ends the process at some contradictions, so they must not reach it: what a footer says about
 schema, column chunks, sizes and statistics has to agree with itself and with the file. And a file
 says which one it is, so that one in the wrong place is found: by an entry of the footer if it is
 ours, or else by the range of the file names in its rows.
@@ -81,7 +81,7 @@ class _FooterCheck:
     Attributes:
         name: the file, for errors.
         end: the offset of the footer: what it describes comes before that.
-        path: what the file must say of itself; None for anything.
+        path: what the file must say about itself; None for anything.
     """
 
     reader: ThriftReader

@@ -3,7 +3,7 @@
     row groups    kept bytes | number | kept bytes | number | ...
 
 Where column chunks move or are compressed, only offsets, sizes and the codec change in what the
-footer says of them. One pass finds these numbers (docs/formats/base_file.md); another writes the
+footer says about them. One pass finds these numbers (docs/formats/base_file.md); another writes the
 row groups again with other numbers. Paths, encodings and statistics are copied as they lie.
 Source: parquet.thrift of Apache Parquet.
 """

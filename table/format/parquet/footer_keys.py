@@ -1,4 +1,4 @@
-"""What the footer of a base file says of its keys, without Arrow's reading of all else in it."""
+"""What the footer of a base file says about its keys, without Arrow's reading of all else in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What footers tell of a snapshot without its data: row counts, and from them file groups."""
+"""What footers tell about a snapshot without its data: row counts, and from them file groups."""
 
 from __future__ import annotations
 

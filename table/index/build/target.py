@@ -106,7 +106,7 @@ class Built:
 
 
 def base_stat(file: BaseFile, records: int) -> WriteStat:
-    """What a commit says of a base file of the metadata table."""
+    """What a commit says about a base file of the metadata table."""
     return WriteStat(
         file_id=file.file_id,
         path=file.path,

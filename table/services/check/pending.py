@@ -96,7 +96,7 @@ def _clean_paths(timeline: Timeline, clean: Instant) -> tuple[str, ...]:
 
 
 def _rollbacks(state: TableState, bases: Sequence[BaseFile]) -> tuple[frozenset[str], list[str]]:
-    """The commits that were taken back and are still there, and what to say of them."""
+    """The commits that were taken back and are still there, and what to say about them."""
     completed = {i.time for i in state.timeline.completed(_COMMITS)}
     files = Counter(file.instant_time for file in bases)
     taken: set[str] = set()

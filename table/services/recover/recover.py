@@ -3,8 +3,8 @@
     keymark.table.recovery in hoodie.properties: from here on writes are refused
     commits after the target, the latest first: instants and base files are moved aside
     other torn instants and torn older slices are moved aside
-    the metadata table: what it says of those commits is moved aside; where it is torn itself, it is
-        built anew from the data
+    the metadata table: what it says about those commits is moved aside; where it is torn itself, it
+        is built anew from the data
     a clean that names the older slices that are gone, so that no reader reads as of them
     the entry in hoodie.properties goes
 
@@ -306,7 +306,7 @@ class Recoverer:
             declare_keys(config, lease, stores=False, ignored=False)
 
     def _cut_metadata(self, plan: _Plan, found: Survey) -> None:
-        """Move aside what the metadata table says of instants that were given up."""
+        """Move aside what the metadata table says about instants that were given up."""
         timeline = Timeline.load(self.storage, METADATA)
         kept = {instant.time for instant in Timeline.load(self.storage).instants}
         given = {instant.time for instant in (*found.commits, *found.others)}

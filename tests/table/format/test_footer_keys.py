@@ -1,4 +1,4 @@
-"""What a footer says of keys is what Arrow reads in it; damage is never taken for an answer."""
+"""What a footer says about keys is what Arrow reads in it; damage is never taken for an answer."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def build(storage: LocalStorage, count: int, memory: int, instant: str) -> Shard
 
 
 def status(name: str) -> int:
-    """A number of bytes that the system tells of this process."""
+    """A number of bytes that the system reports of this process."""
     text = Path("/proc/self/status").read_text(encoding="ascii")
     return 1024 * int(text.partition(f"{name}:")[2].split()[0])
 

@@ -1,4 +1,4 @@
-"""The commits since a file slice began say all that delta commits say of its files."""
+"""The commits since a file slice began say all that delta commits say about its files."""
 
 from __future__ import annotations
 
