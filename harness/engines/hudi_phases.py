@@ -19,9 +19,9 @@ when the write statuses are first asked for: in 0.15 by a count before the commi
 for the write statuses: that of `StreamingMetadataWriteHandler`, and the one that makes the metadata
 table's records of them. Spark submits them together and in either order; until the first one has
 ended both write the rows, and their time is `write`. Which of them writes which rows is a race, so
-the counters of both are `write`. With a partitioned record index a job before
-it writes them: it asks for the statuses to make file groups for new partitions. The job's last
-stage, under `SlimWriteStats`, asks for the union of both: it writes the metadata table.
+the counters of both are `write`. With a partitioned record index a job before it writes them: it
+asks for the statuses to make file groups for new partitions. The job's last stage, under
+`SlimWriteStats`, asks for the union of both: it writes the metadata table.
 
 Time between the stages (timeline, plans, all other driver work) is in a step's total only: nothing
 that Hudi writes down says what it was spent on.
