@@ -26,7 +26,7 @@ _PROBLEMS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The latest slices of a table, and where they were read.
+    """The latest slices of a table, with the listing, instants and commits that show them.
 
     Attributes:
         properties: hoodie.properties.

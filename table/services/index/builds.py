@@ -1,7 +1,7 @@
 """Builds of metadata partitions that were scheduled, and how dead ones end; dropping a partition.
 
 .hoodie/<I>.indexing.requested, .inflight    from the schedule to the end of the build
-.hoodie/.keymark/build/<partition>           files of the build alone
+.hoodie/.keymark/build/<partition>           files of the build
 .hoodie/.keymark/pins/<partition>/<instant>  snapshots whose files cleaning leaves
 """
 
