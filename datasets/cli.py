@@ -265,7 +265,7 @@ def keys(
 ) -> None:
     """Write a list of keys, as they are after a round: to look up, to delete, to purge.
 
-    The file has the key columns, as `table lookup|delete|purge --keys` take them, and says about
+    The file has the key columns, as `table lookup|delete|purge --keys` take them, and says for
     each key whether the table has it (`expect_present`).
     """
     asked = _request(spec, settings or ())

@@ -174,7 +174,7 @@ class _Stage:
 
     @property
     def counted(self) -> str:
-        """The phase that its tasks count in; `total` where nothing tells.
+        """The phase that its tasks count in; `total` where it is unknown.
 
         Stages that share work are of one phase. Which of them does what is a race, so that counters
         of either alone would not repeat.

@@ -229,8 +229,7 @@ def _plain(base: RunNumbers, candidate: RunNumbers, key: Key, demand: Demand) ->
     elif same(ours, theirs):
         judged = unchanged()
     elif demand.kind is Kind.COUNTER:
-        repeats = key.cell not in base.unseeded | candidate.unseeded
-        judged = counter(ours, theirs, demand, repeats=repeats)
+        judged = counter(ours, theirs, demand)
     else:
         judged = no_pairs(ours, theirs)
     return _finding(key, demand, (ours, theirs), judged)

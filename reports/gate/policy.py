@@ -84,12 +84,14 @@ class Demand:
         tolerance: relative growth that is let pass; for a time, growth that must be found.
         better: direction of improvement.
         level: whether it decides the verdict.
+        repeats: of a counter, whether equal code gives equal counts; it may vary by chance if not.
     """
 
     kind: Kind
     tolerance: float
     better: Better
     level: Level
+    repeats: bool = True
 
 
 def _word(enum: type[StrEnum]) -> BeforeValidator:
@@ -162,7 +164,7 @@ class Policy(BaseModel):
                 if kind is Kind.COUNTER
                 else TIME_TOLERANCE
             )
-        return Demand(kind=kind, tolerance=tolerance, better=better, level=level)
+        return Demand(kind=kind, tolerance=tolerance, better=better, level=level, repeats=seeded)
 
 
 def _counter_tolerance(key: Key, *, native: bool, seeded: bool) -> float:

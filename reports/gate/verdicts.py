@@ -73,21 +73,14 @@ class Judged:
     caveats: tuple[Caveat, ...] = ()
 
 
-def counter(
-    base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand, *, repeats: bool
-) -> Judged:
+def counter(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> Judged:
     """Compare two counters: their medians, and their values farthest on the bad side.
 
     Where both have repetitions, only those are compared that both have. A base that does not
     repeat makes room for as much again as its own values differ; growth that is the same in every
     repetition is seen through that (a query asks for another key in each).
-
-    Args:
-        base: the counter of the base.
-        candidate: the counter of the candidate.
-        demand: what is demanded of it.
-        repeats: whether equal code gives equal counts. If not, growth that chance may explain
-            leaves the counter undecided, once there are repetitions enough to tell.
+    Of other code than Keymark's, growth that chance may explain leaves the counter undecided, once
+    there are repetitions enough to tell.
     """
     shared = [trial for trial in base.trials if trial in candidate.trials]
     if shared:
@@ -100,8 +93,9 @@ def counter(
     verdict = Verdict.PASS
     alike = _grew_alike(base, candidate, demand)
     if worse > room or alike:
-        is_shown = repeats or len(shared) < ENOUGH or alike or _is_beyond(base, candidate, demand)
-        verdict = Verdict.REGRESSION if is_shown else Verdict.INCONCLUSIVE
+        is_sure = alike or demand.repeats or len(shared) < ENOUGH
+        is_sure = is_sure or _is_beyond(base, candidate, demand)
+        verdict = Verdict.REGRESSION if is_sure else Verdict.INCONCLUSIVE
     elif better > room:
         verdict = Verdict.IMPROVEMENT
     caveats: tuple[Caveat, ...] = ()

@@ -2,8 +2,8 @@
 
 A row gets its key once, when it is inserted, and the key is stored with it: to write the row back,
 or to delete it, name it by `_hoodie_record_key`. A write that is done again after a failure has
-another instant, and what it generated before is gone with the failure. Source:
-AutoRecordGenWrapperKeyGenerator of Hudi 0.15, HoodieRecord.generateSequenceId.
+another instant, and what it generated before is gone with the failure.
+Source: AutoRecordGenWrapperKeyGenerator of Hudi 0.15, HoodieRecord.generateSequenceId.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def put_hash_run(
 
     Args:
         storage: of the table.
-        files: the base files that it tells about.
+        files: the base files that it covers.
         keys: keys of theirs.
     """
     writer = CompactWriter([_name(file) for file in files])
@@ -131,7 +131,7 @@ def merge_hash_runs(
         storage: of the table.
         runs: the runs.
         places: by run, for each of its files its place among `files`; -1 for one that is left out.
-        files: the base files that the merged run tells about.
+        files: the base files that the merged run covers.
 
     Raises:
         CorruptFileError: a run is damaged.

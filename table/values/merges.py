@@ -137,7 +137,7 @@ def merge_of(
 def merge_runs(work: Merge) -> None:
     """Put the run that others become; a task for a runner.
 
-    Nothing is put where it would tell about no base file.
+    Nothing is put where it would cover no base file.
 
     Raises:
         CorruptFileError: a run is damaged.

@@ -65,7 +65,7 @@ def put_values(
     Args:
         storage: of the table.
         indexed: what is indexed.
-        files: the base files that it tells about, ordered by partition path.
+        files: the base files that it covers, ordered by partition path.
         changes: for each of them the values that came and those that are gone.
     """
     if indexed.hashed:

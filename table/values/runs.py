@@ -1,4 +1,4 @@
-"""Runs: the files of an index of values, and which base files they tell about.
+"""Runs: the files of an index of values, and which base files they cover.
 
     <folder of what is indexed>/<name>.parquet     a run: values of some base files
 

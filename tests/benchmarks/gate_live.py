@@ -240,7 +240,7 @@ def figures(folder: Path) -> dict[str, object]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what is wanting, and tell about all."""
+    """Measure what is wanting, and report all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--same", type=int, default=20)

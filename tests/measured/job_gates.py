@@ -144,9 +144,12 @@ def write_job(words: argparse.Namespace) -> None:
     text = text.replace("JAR", jar).replace("BASE", str(base))
     for name, content in (("trips.py", PROGRAM), ("job.toml", text), ("policy.toml", POLICY)):
         (words.out / name).write_text(content, encoding="utf-8")
-    if not (base / ".hoodie" / "hoodie.properties").exists():
-        load = [sys.executable, "trips.py", "bulk_insert", base, jar, str(words.rows), "1", "0"]
+    if not base.exists():
+        loading = base.with_name("loading")
+        load = [sys.executable, "trips.py", "bulk_insert", loading, jar, str(words.rows), "1", "0"]
         subprocess.run(load, cwd=words.out, check=True)
+        # Only now: a load that was cut off is no table to upsert into.
+        loading.rename(base)
 
 
 def gated(out: Path, name: str, sides: tuple[str, str], pairs: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ r"""Requests of a run on S3: what Keymark and Hudi count beside what the server 
 
 All words after the folder are those of `keymark run`. The server is moto's, on the loopback
 interface, and keeps all tables in memory. Engines of Hudi need `keymark engine install s3a`; its
-bucket index does not know absent keys. DIR/requests.md says about each engine in how many steps its
+bucket index does not know absent keys. DIR/requests.md says for each engine in how many steps its
 counts are the server's, and names each difference by step and operation. The exit code is 1 if one
 of Keymark's counts differs.
 """

@@ -102,14 +102,19 @@ def test_only_repetitions_that_both_have_are_compared():
     assert verdict(trials(1000, 1500), trials(1000, 1500, 9000), metric="input_bytes") == "pass"
 
 
-def of_a_job(base, candidate, metric="tasks"):
-    """The verdict on a counter of code that is not Keymark's."""
+def gate_of_a_job(base, candidate, metric="tasks"):
+    """The gate of one counter of code that is not Keymark's."""
     cells = {"unseeded": frozenset({"record"})}
     sides = (
         side(name, {key(metric): trials(*values)}, **cells)
         for name, values in (("a", base), ("b", candidate))
     )
-    return compare(*sides, Policy()).verdict
+    return compare(*sides, Policy())
+
+
+def of_a_job(*sides, **metric):
+    """Its verdict."""
+    return gate_of_a_job(*sides, **metric).verdict
 
 
 CHANCES = {
@@ -142,12 +147,7 @@ def test_growth_of_a_counter_that_varies_is_caught_where_it_is_more_than_chance(
 
 
 def test_a_counter_that_no_repetition_decides_says_what_would():
-    cells = {"unseeded": frozenset({"record"})}
-    sides = (
-        side(name, {key(): trials(*values)}, **cells)
-        for name, values in (("a", (7,) * 5), ("b", (7, 7, 8, 7, 7)))
-    )
-    (found,) = compare(*sides, Policy()).findings
+    (found,) = gate_of_a_job((7,) * 5, (7, 7, 8, 7, 7)).findings
     (caveat,) = found.judged.caveats
     assert caveat.kind is CaveatKind.VARIES
     assert caveat.detail == "5 repetitions do not tell growth from chance; more of them would"

@@ -325,7 +325,7 @@ def test_random_histories_read_the_same(tmp_path_factory, steps):
             assert rows_stored(history.root) == history.rows
             assert data_rows(history.table, as_of=commits[-1]) == history.rows
         for earlier in commits[:-1]:
-            # A clean says about itself what it left to nobody.
+            # What a clean deleted no reader can have.
             with contextlib.suppress(InputError):
                 assert data_rows(history.table, as_of=earlier) == history.states[earlier]
                 read += 1

@@ -28,7 +28,7 @@ def table(request, tmp_path):
 
 
 def uncovered(table):
-    """What is indexed, and the base files that its runs do not tell about."""
+    """What is indexed, and the base files that its runs do not cover."""
     state = TableState.load(table.storage)
     found = set()
     for indexed in indexed_of(state.config, without_meta(stored_schema(state))):

@@ -425,7 +425,7 @@ def _put_literals(data: _Bytes, tables: Any, place: Any, state: Any) -> Any:
         bits |= ((first & PAIR) | ((second & PAIR) << width)) << filled
         out, bits, filled = _flush(words, out, bits, filled + width + (second >> PAIR_BITS))
         at += _FOUR
-    # Up to three are left: no branch depends on how many: it could not be predicted.
+    # Up to three are left: no branch depends on how many, since it could not be predicted.
     for ahead in (np.uint64(0), _ONE, _TWO):
         code, lost = _letter(data, codes, at + ahead, stop)
         missing |= lost

@@ -1,7 +1,7 @@
 """Column chunks of a base file, checked before anyone decodes them.
 
 Files of Keymark's have a checksum for each chunk. In others, page headers are compared with the
-footer: their sizes bound what a decoder allocates, and their counts tell about damage. What is in a
+footer: their sizes bound what a decoder allocates, and their counts show damage. What is in a
 page of theirs is known to be right if it is compressed by gzip, which has a checksum.
 """
 

@@ -79,7 +79,7 @@ def scan_pages(data: _Bytes, starts: _Numbers, *, ends: _Numbers, name: str) -> 
         name: the file, for errors.
 
     Raises:
-        CorruptFileError: headers and pages are not as they say about each other.
+        CorruptFileError: headers and pages contradict each other.
     """
     found = (
         np.empty(_SLOTS, np.int64),

@@ -40,7 +40,7 @@ def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
         name: the file, for errors.
 
     Raises:
-        CorruptFileError: headers and pages are not as they say about each other.
+        CorruptFileError: headers and pages contradict each other.
         UnsupportedTableError: compressed by a codec that is not read.
     """
     for group in range(metadata.num_row_groups):
@@ -77,7 +77,7 @@ def chunk_pages(
         name: the file, for errors.
 
     Raises:
-        CorruptFileError: headers and pages are not as they say about each other.
+        CorruptFileError: headers and pages contradict each other.
         UnsupportedTableError: compressed by a codec that is not read.
     """
     for header, start, end in page_headers(data, place, name):
@@ -107,7 +107,7 @@ def page_headers(data: bytes, place: range, name: str) -> Iterator[tuple[dict[in
         name: the file, for errors.
 
     Raises:
-        CorruptFileError: headers and pages are not as they say about each other.
+        CorruptFileError: headers and pages contradict each other.
     """
     at = place.start
     while at < place.stop:

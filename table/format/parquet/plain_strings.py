@@ -46,7 +46,7 @@ def plain_strings(
         Arrays of string; None where only Arrow can read the column, or it holds nulls.
 
     Raises:
-        CorruptFileError: headers and pages are not as they say about each other.
+        CorruptFileError: headers and pages contradict each other.
         UnsupportedTableError: compressed by a codec that is not read.
     """
     # Not by metadata.schema: the two would refer to each other, and stay with the bloom filter of
@@ -84,7 +84,7 @@ def plain_pages(
         holds nulls, or most pages are wanted.
 
     Raises:
-        CorruptFileError: headers and pages are not as they say about each other.
+        CorruptFileError: headers and pages contradict each other.
         UnsupportedTableError: compressed by a codec that is not read.
     """
     checksums = Checksums.of(metadata.metadata)

@@ -300,7 +300,7 @@ class _Comparison:
 
     @property
     def _has_partition_paths(self) -> bool:
-        """Whether rows say about which partition path they are."""
+        """Whether rows name their partition path."""
         return self.state.config.stores_meta and not self.state.config.virtual_keys
 
     def _compared(self) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ A death before the completed instant leaves the table as it was, and the next wr
 death after it leaves only deletions to do, and the next write does them. Hudi makes the instants
 pending first instead; both orders leave tables that Hudi reads. What the metadata table says about
 the instants taken back still counts (getRollbackedCommits), and the inverse comes after it: so it
-makes no difference whether a compaction has taken them in. Source: BaseRollbackActionExecutor,
-BaseRestoreActionExecutor, SavepointActionExecutor of Hudi 0.15.
+makes no difference whether a compaction has taken them in.
+Source: BaseRollbackActionExecutor, BaseRestoreActionExecutor, SavepointActionExecutor of Hudi 0.15.
 """
 
 from __future__ import annotations
