@@ -29,6 +29,10 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python run_bench.py data digest trips --set rows=1000 >/dev/null
 	@touch $@
 
+# A test's JVM starts in half the time with it, and without it starts all the same.
+%/spark.jsa: %/.installed tests/spark_classes.py
+	-$*/bin/python tests/spark_classes.py $@
+
 lint: install ## style, types
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
@@ -39,7 +43,7 @@ format: install ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix $(SOURCES)
 
 # Its tables lie in memory where 6 GiB of it are free; those of `make test-all` are on the disk.
-test: install ## the tests to run before a commit, in ten minutes
+test: install $(VENV)/spark.jsa ## the tests to run before a commit, in ten minutes
 	@if [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END { print int($$4) }')" -ge 6291456 ]; then \
 		TMPDIR=$$(mktemp -d /dev/shm/keymark.XXXXXX); export TMPDIR; \
 		trap 'rm -rf "$$TMPDIR"' EXIT INT TERM; \
@@ -48,7 +52,7 @@ test: install ## the tests to run before a commit, in ten minutes
 
 # Without a registry, tests that ask HBase, a browser, Delta or Iceberg are skipped, each by name.
 # An HBase that ran before goes on running.
-test-all: install $(VENV4)/.installed ## the long tests, which `make test` leaves out, with HBase, Chromium, Delta and Iceberg; tests that meet Spark on PySpark 4
+test-all: install $(VENV)/spark.jsa $(VENV4)/spark.jsa ## the long tests, which `make test` leaves out, with HBase, Chromium, Delta and Iceberg; tests that meet Spark on PySpark 4
 	@command -v chromium >/dev/null || apt-get install --yes chromium >/dev/null 2>&1 || true
 	@timeout 120 $(BIN)/python run_bench.py engine install delta@3.3.2 iceberg@1.10.0 >/dev/null 2>&1 || true
 	@stop=true; \
@@ -62,11 +66,11 @@ test-all: install $(VENV4)/.installed ## the long tests, which `make test` leave
 	$$stop >/dev/null 2>&1; \
 	exit $$code
 
-test-engines: jars ## the long tests of further releases of Hudi, formats and libraries, which `make test-all` leaves out
+test-engines: jars $(VENV)/spark.jsa ## the long tests of further releases of Hudi, formats and libraries, which `make test-all` leaves out
 	$(BIN)/python run_bench.py engine install delta@3.3.2 iceberg@1.10.0
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --durations 60 --long engines
 
-test-spark4: $(VENV4)/.installed ## the tests that start Spark, on the newest PySpark 4, in .venv4
+test-spark4: $(VENV4)/spark.jsa ## the tests that start Spark, on the newest PySpark 4, in .venv4
 	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m spark
 
 $(VENV4)/.installed: requirements-spark4.lock pyproject.toml
@@ -90,7 +94,7 @@ jars: install ## the releases of Apache Hudi that the tests ask, its S3 client, 
 	# Last, since fewest tests ask it: CI gives all of this four minutes.
 	$(BIN)/python run_bench.py engine install hudi@1.0.2
 
-interop: jars ## every cell of Keymark with real Apache Hudi, both ways
+interop: jars $(VENV)/spark.jsa ## every cell of Keymark with real Apache Hudi, both ways
 	$(BIN)/python -m pytest tests/interop --interop-full
 
 hbase: install ## start an HBase on this machine, for the index hbase (its jars once: 145 MB)

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,15 @@ from hypothesis import settings
 settings.register_profile("keymark", deadline=None)
 settings.load_profile("keymark")
 os.environ.setdefault("TZ", "UTC")
-# Spark's JVMs end soon here: what the second compiler costs two cores, its code does not save.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Spark's JVMs end soon here. The second compiler costs two cores more than its code saves, and half
+# of a start is reading classes and checking their bytecode: `make` keeps an archive of them.
+_JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+_CLASSES = Path(sys.prefix) / "spark.jsa"
+if _CLASSES.exists():
+    # A JVM with other jars on its class path, such as Hudi's, leaves the archive aside in silence.
+    _JAVA_OPTIONS += ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
+    _JAVA_OPTIONS += [f"-XX:SharedArchiveFile={_CLASSES}", "-Xlog:cds=off", "-Xlog:class+path=off"]
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JAVA_OPTIONS))
 # Tests that ask for a width set it; a terminal of the machine that runs them asks for none.
 os.environ.pop("COLUMNS", None)
 
