@@ -27,7 +27,7 @@ _LEVELS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
 _UNFOLD = """() => {
   for (const part of document.querySelectorAll("details")) part.open = true;
 }"""
-_ASK = """async ([levels, contrast]) => {
+_ASK = """async (levels) => {
   const root = document.documentElement;
   const wide = [...document.querySelectorAll("body *")]
     .filter((e) => !e.closest(".scroll") && !e.closest("svg"))
@@ -35,8 +35,9 @@ _ASK = """async ([levels, contrast]) => {
     .map((e) => e.outerHTML.slice(0, 120));
   const seen = (e) => getComputedStyle(e).display !== "none";
   const hints = [...document.querySelectorAll(".hint")].filter(seen).length;
-  const rules = {"color-contrast": {enabled: contrast}};
-  const found = await axe.run(document, {runOnly: levels, rules, resultTypes: ["violations"]});
+  const found = levels.length
+    ? await axe.run(document, {runOnly: levels, resultTypes: ["violations"]})
+    : {violations: [], passes: []};
   const violations = found.violations.map(
     (v) => [v.id, v.nodes.length, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160))]);
   return {width: root.clientWidth, hints, content: root.scrollWidth, wide: wide.slice(0, 5),
@@ -94,17 +95,17 @@ class Opened:
     page: Page
     console: list[str]
 
-    def see(self, *, width: int, dark: bool, contrast: bool = True) -> Seen:
-        """Let axe-core look at it.
+    def see(self, *, width: int, dark: bool, rules: bool = True) -> Seen:
+        """Lay it out, and let axe-core look at it.
 
         Args:
             width: of the window, in CSS pixels.
             dark: the scheme.
-            contrast: whether to look at the contrast of each text, which takes most of the time.
+            rules: whether axe-core looks at it, which takes most of the time.
         """
         self.page.set_viewport_size({"width": width, "height": _HEIGHT})
         self.page.emulate_media(color_scheme="dark" if dark else "light")
-        return Seen(**self.page.evaluate(_ASK, [list(_LEVELS), contrast]))
+        return Seen(**self.page.evaluate(_ASK, list(_LEVELS) if rules else []))
 
 
 @contextmanager

@@ -81,6 +81,26 @@ class Page(HTMLParser):
         return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
 
 
+class Nesting(HTMLParser):
+    """Which elements of a page are in which: pairs of (tag, class)."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.pairs, self._around = set(), []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        element = tag, dict(attrs).get("class", "")
+        self.pairs.add((self._around[-1] if self._around else None, element))
+        if tag not in ("br", "col", "hr", "img", "input", "link", "meta", "wbr"):
+            self._around.append(element)
+
+    def handle_endtag(self, tag):
+        while self._around and self._around.pop()[0] != tag:
+            pass
+
+
 def broken_links(out: Path) -> list[str]:
     """Links of a site's pages that leave it, or lead to no file or no anchor."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in out.resolve().rglob("*.html")}
