@@ -59,7 +59,7 @@ PHASE_LOOKS = {
 }
 
 _WIDTH = 4.5
-_PIXELS = 1600
+_PIXELS = 1200
 # Between a number or a label and its axis, in points.
 _BESIDE = 4
 # Height of a bar, in rows.

@@ -85,9 +85,9 @@ def test_a_chart_stands_between_its_title_and_its_source(cells):
     bottom = top + bare_height
     assert 0 < top < bottom < height
     picture = Image.open(io.BytesIO(made.png))
-    assert picture.size == (1600, int(1600 * height / width))
+    assert picture.size == (1200, int(1200 * height / width))
     title, chart, source = (
-        picture.crop((0, int(first * 1600 / width), 1600, int(last * 1600 / width)))
+        picture.crop((0, int(first * 1200 / width), 1200, int(last * 1200 / width)))
         for first, last in ((0, top), (top, bottom), (bottom, height))
     )
     assert all(part.convert("L").getextrema()[0] < 60 for part in (title, chart, source))

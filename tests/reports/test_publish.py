@@ -176,7 +176,7 @@ def test_charts_are_files_of_their_own(published):
     assert "milliseconds, lower is better" in texts or "seconds, lower is better" in texts
     png = (charts / "lookup.png").read_bytes()
     assert png.startswith(b"\x89PNG")
-    assert int.from_bytes(png[16:20], "big") == 1600
+    assert int.from_bytes(png[16:20], "big") == 1200
 
 
 def test_a_chart_says_what_was_measured_on_what_and_where_it_is_from(published):
