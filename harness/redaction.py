@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 REDACTED = "*(redacted)*"
@@ -53,10 +53,7 @@ def is_sensitive(name: str) -> bool:
 
 def redact_text(text: str) -> str:
     """A text, such as an error, without the secrets in it."""
-    for secret in _secrets():
-        text = text.replace(secret, REDACTED)
-    text = _FORMED.sub(REDACTED, _USER_PART.sub("", text))
-    return _ASSIGNED.sub(rf"\1{REDACTED}", text)
+    return _without(_secrets(), text) if text else text
 
 
 def terminal_text(text: str) -> str:
@@ -83,18 +80,35 @@ def redact(values: Mapping[str, str]) -> dict[str, str]:
 
 def redact_document(value: object) -> Any:
     """A document of JSON's types, at any depth."""
+    return _document_without(_secrets(), value)
+
+
+def _document_without(secrets: Sequence[str], value: object) -> Any:
     if isinstance(value, Mapping):
         return {
-            redact_text(key): REDACTED if is_sensitive(key) else redact_document(inner)
+            _without(secrets, key): (
+                REDACTED if is_sensitive(key) else _document_without(secrets, inner)
+            )
             for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        return [redact_document(inner) for inner in value]
-    return redact_text(value) if isinstance(value, str) else value
+        return [_document_without(secrets, inner) for inner in value]
+    return _without(secrets, value) if isinstance(value, str) else value
+
+
+def _without(secrets: Sequence[str], text: str) -> str:
+    """A text without these secrets, and without what has the form of one."""
+    for secret in secrets:
+        text = text.replace(secret, REDACTED)
+    text = _FORMED.sub(REDACTED, _USER_PART.sub("", text))
+    return _ASSIGNED.sub(rf"\1{REDACTED}", text)
 
 
 def _secrets() -> list[str]:
-    """The values of variables that are secrets, the longest first."""
+    """The values of variables that are secrets, the longest first.
+
+    It takes several times as long as to look for them in a short text.
+    """
     values = {os.environ[name] for name in os.environ if _is_sensitive_variable(name)}
     found = (each for each in values if len(each) >= _SHORTEST and not each.startswith("/"))
     return sorted(found, key=len, reverse=True)

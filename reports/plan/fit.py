@@ -217,8 +217,12 @@ def _limits(table: _Floats, measured: _Floats) -> _Floats:
 
 
 def _medians(values: _Floats, works: npt.NDArray[np.int64]) -> _Floats:
-    """The median of the values of each work, by its number from 0."""
-    return np.array([np.median(values[works == work]) for work in range(works.max() + 1)])
+    """The median of the values of each work, by its number from 0; each number has values."""
+    ordered = values[np.lexsort((values, works))]
+    counts = np.bincount(works)
+    middle = np.cumsum(counts) - counts + (counts - 1) // 2
+    medians: _Floats = (ordered[middle] + ordered[middle + (counts + 1) % 2]) / 2
+    return medians
 
 
 def _table(
