@@ -56,6 +56,8 @@ class Daemon:
             env={
                 **{name: value for name, value in os.environ.items() if "SPARK" not in name},
                 "SPARK_HOME": str(home),
+                # Executors have it from their worker: they start as fast as the tests' drivers.
+                "JAVA_TOOL_OPTIONS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
                 "SPARK_DAEMON_MEMORY": "256m",
                 "SPARK_LOCAL_IP": HOST,
                 "SPARK_LOCAL_DIRS": str(folder),
