@@ -30,8 +30,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 # A test's JVM starts in half the time with it, and without it starts all the same.
-%/spark.jsa: %/.installed tests/spark_classes.py
-	-$*/bin/python tests/spark_classes.py $@
+$(VENV)/spark.jsa: $(STAMP) tests/spark_classes.py
+	-$(BIN)/python tests/spark_classes.py $@
 
 lint: install ## style, types
 	$(BIN)/ruff format --check $(SOURCES)
@@ -52,7 +52,7 @@ test: install $(VENV)/spark.jsa ## the tests to run before a commit, in ten minu
 
 # Without a registry, tests that ask HBase, a browser, Delta or Iceberg are skipped, each by name.
 # An HBase that ran before goes on running.
-test-all: install $(VENV)/spark.jsa $(VENV4)/spark.jsa ## the long tests, which `make test` leaves out, with HBase, Chromium, Delta and Iceberg; tests that meet Spark on PySpark 4
+test-all: install $(VENV)/spark.jsa $(VENV4)/.installed ## the long tests, which `make test` leaves out, with HBase, Chromium, Delta and Iceberg; tests that meet Spark on PySpark 4
 	@command -v chromium >/dev/null || apt-get install --yes chromium >/dev/null 2>&1 || true
 	@timeout 120 $(BIN)/python run_bench.py engine install delta@3.3.2 iceberg@1.10.0 >/dev/null 2>&1 || true
 	@stop=true; \
@@ -70,7 +70,7 @@ test-engines: jars $(VENV)/spark.jsa ## the long tests of further releases of Hu
 	$(BIN)/python run_bench.py engine install delta@3.3.2 iceberg@1.10.0
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --durations 60 --long engines
 
-test-spark4: $(VENV4)/spark.jsa ## the tests that start Spark, on the newest PySpark 4, in .venv4
+test-spark4: $(VENV4)/.installed ## the tests that start Spark, on the newest PySpark 4, in .venv4
 	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m spark
 
 $(VENV4)/.installed: requirements-spark4.lock pyproject.toml

@@ -36,7 +36,6 @@ LONG = (
     "tests/datasets/test_kinds_stream.py::test_truth_equals_brute_force",
     "tests/datasets/test_profile_command.py::test_a_table_on_a_store_is_read_there",
     "tests/datasets/test_update_choice.py",
-    "tests/harness/test_coalesced_write.py",
     "tests/harness/test_formats_for_real.py",
     "tests/harness/test_hbase_beside_hudi.py",
     "tests/harness/test_hudi_for_real.py",
@@ -122,10 +121,12 @@ SHORT = (
     "tests/table/test_switch.py::test_a_switch_that_dies_leaves_the_old_index_or_the_new_one[record-k",
 )
 
-# What `make test-all` leaves to `make test-engines`: further releases and engines of each kind.
+# What `make test-all` leaves to `make test-engines`: further releases and engines of each kind, and
+# what they do more seldom.
 ENGINES = (
-    "tests/harness/test_coalesced_write.py::test_a_write_behind_a_coalesce_is_named_by_its_stage[f",
+    "tests/harness/test_coalesced_write.py",
     "tests/harness/test_formats_for_real.py::test_an_engine_without_its_jars",
+    "tests/harness/test_formats_for_real.py::test_ordered_tables_hold_the_same_rows",
     "tests/harness/test_hudi_for_real.py::test_a_release_is_measured_and_verified_beside_native[hudi@1",
     "tests/harness/test_hudi_for_real.py::test_a_secondary_index",
     "tests/harness/test_hudi_for_real.py::test_compaction",
