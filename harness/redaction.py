@@ -107,7 +107,7 @@ def _without(secrets: Sequence[str], text: str) -> str:
 def _secrets() -> list[str]:
     """The values of variables that are secrets, the longest first.
 
-    It takes several times as long as to look for them in a short text.
+    This takes as long as all else that is done to a short text, so a document asks once.
     """
     values = {os.environ[name] for name in os.environ if _is_sensitive_variable(name)}
     found = (each for each in values if len(each) >= _SHORTEST and not each.startswith("/"))

@@ -19,7 +19,7 @@ os.environ.setdefault("TZ", "UTC")
 _JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _CLASSES = Path(sys.prefix) / "spark.jsa"
 if _CLASSES.exists():
-    # A JVM with other jars on its class path, such as Hudi's, leaves the archive aside in silence.
+    # A JVM with other jars on its class path, such as Hudi's, does not use the archive.
     _JAVA_OPTIONS += ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
     _JAVA_OPTIONS += [f"-XX:SharedArchiveFile={_CLASSES}", "-Xlog:cds=off", "-Xlog:class+path=off"]
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JAVA_OPTIONS))
@@ -122,7 +122,7 @@ SHORT = (
 )
 
 # What `make test-all` leaves to `make test-engines`: further releases and engines of each kind, and
-# what they do more seldom.
+# checks of all cases where it has some.
 ENGINES = (
     "tests/harness/test_coalesced_write.py",
     "tests/harness/test_formats_for_real.py::test_an_engine_without_its_jars",
@@ -139,6 +139,7 @@ ENGINES = (
     "tests/harness/test_library_for_real.py::test_a_library_that_is_not_there",
     "tests/harness/test_requests_on_s3.py::test_hudis_client",
     "tests/harness/test_requests_on_s3.py::test_requests_of_other_formats_are_what_the_server_gets[i",
+    "tests/reports/test_site_in_browser.py::test_axe_core_finds_nothing_on_any_page",
 )
 
 

@@ -10,6 +10,7 @@ import functools
 import json
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Self
 
@@ -79,15 +80,14 @@ class _JsonLine:
         """
         # mypy takes the class for one of its instances.
         validator = _adapter(cls).validator  # type: ignore[arg-type]
-        record: Self
+        with suppress(ValidationError):
+            read: Self = validator.validate_json(line)
+            return read
+        # What is wrong in words; or only names that are no Unicode, which the reader refuses.
         try:
-            record = validator.validate_json(line)
-        except ValidationError:
-            # What is wrong in words; or only names that are no Unicode, which the reader refuses.
-            try:
-                record = validator.validate_python(_json(line))
-            except ValidationError as error:
-                raise ValueError(wrong_keys(error)) from error
+            record: Self = validator.validate_python(_json(line))
+        except ValidationError as error:
+            raise ValueError(wrong_keys(error)) from error
         return record
 
 

@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic_core import from_json
-
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.contents import content
 from keymark.reports.gate.summary import rename_steps
@@ -31,7 +29,7 @@ _ROUNDING = 1e-9
 def summary(run: Run, sections: Parts) -> dict[str, Any]:
     """What `summary.json` says about a run, in JSON's types."""
     said = json.dumps(parts.summary([run], sections), allow_nan=False)
-    document: dict[str, Any] = from_json(said)
+    document: dict[str, Any] = json.loads(said)
     return document
 
 
@@ -46,7 +44,7 @@ def derived_findings(run: Run, sections: Parts) -> Iterator[Finding]:
     if "noise" not in given:
         yield in_file(CANARY, "", "has too few beats to say how noisy the machine was")
     try:
-        said = from_json(content(run.folder / SUMMARY))
+        said = json.loads(content(run.folder / SUMMARY))
     except (ValueError, RecursionError, RunFolderError) as error:
         yield in_file(SUMMARY, "", f"is no JSON: {error}")
         return

@@ -56,7 +56,7 @@ class Daemon:
             env={
                 **{name: value for name, value in os.environ.items() if "SPARK" not in name},
                 "SPARK_HOME": str(home),
-                # Executors have it from their worker: they start as fast as the tests' drivers.
+                # Executors inherit it from their worker.
                 "JAVA_TOOL_OPTIONS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
                 "SPARK_DAEMON_MEMORY": "256m",
                 "SPARK_LOCAL_IP": HOST,

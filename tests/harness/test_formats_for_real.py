@@ -104,7 +104,7 @@ SETS = [
     "workload.upkeep_every=1",
     "workload.lookup_absent=0",
     "workload.range_width=20",
-    # Each format with rows of one shape; its engine does not know which.
+    # Each format with rows of one shape: the engine's code is the same for both.
     'dataset.shape_indexes.hot=["record","merge_dv"]',
     'dataset.shape_indexes.spread=["record","merge_mor"]',
 ]

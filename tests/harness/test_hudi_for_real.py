@@ -89,7 +89,7 @@ merge_on_read = ["mor"]
 )
 def test_tables_of_a_releases_own_version_are_verified(tmp_path, engine, tables, indexes):
     skip_without(engine)
-    first, *_ = indexes
+    first = indexes[0]
     own = OWN.format(engine=engine, indexes=json.dumps(indexes), first=first)
     (tmp_path / "own.toml").write_text(own)
     sets = [*SETS, "dataset.delete_rows=5", "workload.lookup_absent=0"]
