@@ -150,7 +150,7 @@ def _overrides(
         "spark.master": master,
         "table.location": tables,
     }
-    return {key: said for key, said in given.items() if said}
+    return {key: value for key, value in given.items() if value}
 
 
 def _run_scenario(
@@ -270,8 +270,8 @@ def _tell_loaded(loaded: Path) -> None:
     files = (path for path in loaded.rglob("*") if path.is_file())
     sizes = {(stat.st_dev, stat.st_ino): stat.st_size for stat in (path.stat() for path in files)}
     if sizes:
-        told = f"loaded tables, {sum(sizes.values()) / 1e9:.1f} GB, are kept in {loaded}"
-        print(terminal_text(told), file=sys.stderr)
+        line = f"loaded tables, {sum(sizes.values()) / 1e9:.1f} GB, are kept in {loaded}"
+        print(terminal_text(line), file=sys.stderr)
 
 
 def kernels(
@@ -365,8 +365,8 @@ def install(
         elif (library := library_name(name)) is not None:
             path = environments.install(library)
         else:
-            with download_bar(name) as told:
-                path = jars.install(str(hudi_version(name)), told)
+            with download_bar(name) as show:
+                path = jars.install(str(hudi_version(name)), show)
         done.append({"engine": name, "path": str(path)})
         if not as_json:
             print(f"{name} is in {path}")
@@ -390,7 +390,7 @@ def list_engines(
 
 
 @contextmanager
-def download_bar(name: str) -> Iterator[jars.Told]:
+def download_bar(name: str) -> Iterator[jars.ShowBytes]:
     """Progress of one download on standard error."""
     with progress_bar(DownloadColumn()) as bar:
         task = bar.add_task(name, total=None)
@@ -444,12 +444,12 @@ class Shown:
             left = f" ({duration(left_s)} left if {guessed} took as long as what was measured)"
         else:
             left = f" (about {duration(left_s)} left)"
-        told = f"{terminal_text(what)}{left}"
-        self._bar.update(self._task, description=told)
+        description = f"{terminal_text(what)}{left}"
+        self._bar.update(self._task, description=description)
         if not self._bar.console.is_terminal:
             task = self._bar.tasks[0]
             done = f"[{task.completed:.0f}/{task.total:.0f}] " if task.total else ""
-            print(f"{done}{told}", file=sys.stderr, flush=True)
+            print(f"{done}{description}", file=sys.stderr, flush=True)
 
     def warn(self, what: str) -> None:
         """Tell what must be known, in a line that stays."""

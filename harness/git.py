@@ -34,6 +34,6 @@ def git(root: Path, *words: str) -> bytes:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HarnessError(f"git {words[0]}: {error}") from error
     if asked.returncode != 0:
-        said = asked.stderr.decode(errors="replace").strip().splitlines() or ["it failed"]
-        raise GitError(f"git {words[0]}: {said[-1]}")
+        error_lines = asked.stderr.decode(errors="replace").strip().splitlines() or ["it failed"]
+        raise GitError(f"git {words[0]}: {error_lines[-1]}")
     return asked.stdout

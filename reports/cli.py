@@ -88,8 +88,8 @@ def _comparison(console: Console, found: Report) -> None:
         if run.label:
             console.print(Text(run.name))
         if run.headline:
-            told = run.headline
-            console.print(Text(" ".join([told.sentence, *told.more, told.noise])))
+            headline = run.headline
+            console.print(Text(" ".join([headline.sentence, *headline.more, headline.noise])))
         for answer in run.answers:
             if answer.where:
                 console.print(Text(answer.where))

@@ -196,8 +196,8 @@ def reading(path: str, format_: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         java = getattr(error, "java_exception", None)
-        said = str(error) if java is None else str(java.toString())
-        raise DatasetError(_why(said, path, format_)) from error
+        message = str(error) if java is None else str(java.toString())
+        raise DatasetError(_why(message, path, format_)) from error
 
 
 def count_keys(df: DataFrame, record_key: Sequence[str]) -> KeyCounts:
@@ -231,16 +231,16 @@ def _ending(name: str) -> str:
     return file.with_suffix("").suffix if file.suffix in (".gz", ".bz2") else file.suffix
 
 
-def _why(said: str, path: str, format_: str) -> str:
-    if "DATA_SOURCE_NOT_FOUND" in said or "ClassNotFoundException" in said:
+def _why(message: str, path: str, format_: str) -> str:
+    if "DATA_SOURCE_NOT_FOUND" in message or "ClassNotFoundException" in message:
         return (
             f"Spark has no reader for {format_}: give it the jars of {_JARS.get(format_, format_)} "
             "that fit Spark's version (spark.jars)"
         )
-    if "No FileSystem for scheme" in said:
+    if "No FileSystem for scheme" in message:
         return (
             f"Spark cannot read {path}: give it the jars of the store (spark.jars; for S3 those of "
             "hadoop-aws, and s3a:// in the URL)"
         )
-    first, *_ = said.strip().splitlines()
+    first, *_ = message.strip().splitlines()
     return f"{path} cannot be read as {format_}: {first}"

@@ -250,8 +250,8 @@ def load_spec(source: str | Path, overrides: Mapping[str, object] | None = None)
     origin, settings = _read(source)
     problems = []
     for key, value in (overrides or {}).items():
-        said = as_count(value) if key in _COUNTED else value
-        problem = _override(settings, key.split("."), _typed(said))
+        setting = as_count(value) if key in _COUNTED else value
+        problem = _override(settings, key.split("."), _typed(setting))
         problems += [problem] if problem else []
     try:
         spec = DatasetSpec.model_validate(settings)

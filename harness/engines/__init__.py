@@ -73,9 +73,9 @@ def hudi_name(name: str) -> HudiName | None:
     match = _HUDI.fullmatch(name)
     if match is None or hudi_releases.number(match.group(1)) < hudi_releases.FIRST:
         return None
-    version, told = match.groups()
+    version, suffix = match.groups()
     own = hudi_releases.release(version).own_version
-    return HudiName(version, int(told.removeprefix("-v")) if told else own)
+    return HudiName(version, int(suffix.removeprefix("-v")) if suffix else own)
 
 
 def hudi_order(name: str) -> tuple[tuple[int, int, int], int]:
@@ -130,8 +130,8 @@ def version_mistake(engine: str, options: Mapping[str, str]) -> str | None:
 
 def own_master(name: str) -> str | None:
     """The Spark master of an engine `native@MASTER`; None for other engines."""
-    said = name.removeprefix(REVISION)
-    return said if said != name and re.fullmatch(_MASTER_FORM, said) else None
+    master = name.removeprefix(REVISION)
+    return master if master != name and re.fullmatch(_MASTER_FORM, master) else None
 
 
 def revision_of(name: str) -> str | None:
@@ -155,11 +155,11 @@ def engine_indexes(name: str) -> tuple[str, ...]:
     """Names of the indexes that are measured with an engine."""
     version = hudi_version(name)
     if format_name(name) is not None or library_name(name) is not None:
-        word, _, told = name.partition("@")
+        word, _, format_version = name.partition("@")
         return tuple(
             spec.name
             for spec in measured_specs().values()
-            if (since := spec.in_formats.get(word)) is not None and since <= number(told)
+            if (since := spec.in_formats.get(word)) is not None and since <= number(format_version)
         )
     if version is None:
         return tuple(specs())
@@ -180,16 +180,16 @@ def engine_mistake(name: str) -> str | None:
     match = _HUDI.fullmatch(name)
     if match is None:
         return format_mistake(name) or library_mistake(name) or _malformed(name)
-    version, told = match.groups()
+    version, suffix = match.groups()
     if hudi_releases.number(version) < hudi_releases.FIRST:
         first = ".".join(map(str, hudi_releases.FIRST))
         return f"engine {name!r}: Hudi's bundles for Spark 3.5 begin with {first}"
-    return _suffix_mistake(name, version, told) if told else None
+    return _suffix_mistake(name, version, suffix) if suffix else None
 
 
-def _suffix_mistake(name: str, version: str, told: str) -> str | None:
+def _suffix_mistake(name: str, version: str, suffix: str) -> str | None:
     """What is wrong with the table version that an engine's name ends with."""
-    release, wanted = hudi_releases.release(version), int(told.removeprefix("-v"))
+    release, wanted = hudi_releases.release(version), int(suffix.removeprefix("-v"))
     if wanted not in release.versions:
         can = ", ".join(map(str, release.versions))
         return f"engine {name!r}: Hudi {version} makes tables of version {can}"

@@ -191,7 +191,7 @@ class EnginePool:
     Attributes:
         engines: those that run.
         broken: reasons of those that did not start.
-        told: Spark options and versions of each process other than the run's own.
+        start_info: Spark options and versions of each process other than the run's own.
     """
 
     def __init__(self, scenario: Scenario, events: Path, work: Path, *, tables: Tables) -> None:
@@ -200,7 +200,7 @@ class EnginePool:
         self._open = ExitStack()
         self.engines: dict[str, Engine] = {}
         self.broken: dict[str, str] = {}
-        self.told: dict[str, Mapping[str, Any]] = {}
+        self.start_info: dict[str, Mapping[str, Any]] = {}
 
     def __enter__(self) -> Self:
         """Start the run's own Spark."""
@@ -268,7 +268,7 @@ class EnginePool:
         trial_s = 60.0 * self._scenario.schedule.trial_minutes
         process.longest_s = max(process.longest_s, trial_s)
         try:
-            self.told[name] = process.start()
+            self.start_info[name] = process.start()
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
             return False
@@ -283,7 +283,7 @@ class EnginePool:
         child = revision.process(name, self._work)
         self._open.callback(child.close)
         try:
-            self.told[name] = revision.start(child, section=section, events=self._events)
+            self.start_info[name] = revision.start(child, section=section, events=self._events)
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
             return
@@ -299,12 +299,12 @@ class EnginePool:
                 for name in self._scenario.engines
             },
             "spark_conf": self._runtime.conf(),
-            "processes": self.told,
+            "processes": self.start_info,
             # Those that name files from a seed, so that sizes of indexes repeat.
             "seeded_ids": [
                 name
                 for name in self.engines
-                if is_native(name) and self.told.get(name, {}).get("seeded_ids", True)
+                if is_native(name) and self.start_info.get(name, {}).get("seeded_ids", True)
             ],
         }
 

@@ -46,10 +46,10 @@ def create(relation: str, layout: Layout, *, source: str, properties: Mapping[st
         properties: of the table.
     """
     parts = ", ".join(named(column) for column in layout.partition_path)
-    said = ", ".join(f"{quoted(name)} = {quoted(value)}" for name, value in properties.items())
+    clauses = ", ".join(f"{quoted(name)} = {quoted(value)}" for name, value in properties.items())
     words = [f"CREATE TABLE {relation} USING {source}"]
     words += [f"PARTITIONED BY ({parts})"] if parts else []
-    words += [f"TBLPROPERTIES ({said})", f"AS SELECT * FROM {BATCH}"]
+    words += [f"TBLPROPERTIES ({clauses})", f"AS SELECT * FROM {BATCH}"]
     return " ".join(words)
 
 

@@ -159,13 +159,15 @@ class HudiTable:
 
     def info(self) -> NamedIndex:
         """The index of the writer's options, and of the table where it must be built there."""
-        spec, said = measured_specs()[self.index], self.options[INDEX_TYPE]
+        spec, index_type = measured_specs()[self.index], self.options[INDEX_TYPE]
         facts = independent.facts(self.tables.seen(self.path))
         partition = _partition(spec, facts)
         if partition is not None:
             is_built = partition in facts.partitions_of_metadata
             return NamedIndex(index=self.index if is_built else "none")
-        return NamedIndex(index=self.index if said == spec.table_type else index_name(said))
+        return NamedIndex(
+            index=self.index if index_type == spec.table_type else index_name(index_type)
+        )
 
     def check(self) -> IndexCheck:
         """Hudi's record index against its data.

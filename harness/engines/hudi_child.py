@@ -37,11 +37,11 @@ class HudiSession(ChildSession):
         self, *, spark: SparkSection, events: Path, extra: Mapping[str, str], version: str = ""
     ) -> dict[str, Any]:
         """Start Spark; its options and versions."""
-        said = super().start(spark=spark, events=events, extra=extra)
+        answer = super().start(spark=spark, events=events, extra=extra)
         self._jvm = HudiJvm(self._spark, version)
         self._jvm.set_property(STACK_DEPTH, "64")
         self._jvm.add_settings(HBASE_CONF)
-        return said
+        return answer
 
     def table(self, named: Mapping[str, Any]) -> DataFrame:
         """The rows of the table at a path, read with options."""
@@ -80,9 +80,9 @@ class HudiSession(ChildSession):
         """
         asked = {"hoodie.compact.inline.max.delta.commits": "1"}
         asked |= {name: each for name, each in options.items() if name.startswith(_KEPT)}
-        told = ",".join(f"{name}={value}" for name, value in asked.items())
+        texts = ",".join(f"{name}={value}" for name, value in asked.items())
         for operation in ("schedule", "run"):
-            given = {"op": operation, "path": path, "options": told}
+            given = {"op": operation, "path": path, "options": texts}
             # Hudi's parser knows no parameters.
             words = ", ".join(f"{name} => {quoted(text)}" for name, text in given.items())
             self._spark.sql(f"call run_compaction({words})").collect()

@@ -37,7 +37,7 @@ class HudiProcess(SparkProcess):
         brought = self.brought([jars.bundle(str(hudi_version(self._name)))])
         return session_conf(brought, self._work / f"{self._name}-warehouse", conf)
 
-    def told(self) -> dict[str, Any]:
+    def start_arguments(self) -> dict[str, Any]:
         """The release."""
         return {"version": str(hudi_version(self._name))}
 

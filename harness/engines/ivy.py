@@ -20,13 +20,13 @@ _REASON = re.compile(
 )
 
 
-def get(jar: tuple[str, str, str], folder: Path, told: Callable[[int, int], None]) -> Path:
+def get(jar: tuple[str, str, str], folder: Path, show: Callable[[int, int], None]) -> Path:
     """Download one jar without what it depends on; Ivy compares its checksum.
 
     Args:
         jar: group as a path, artifact, version.
         folder: an empty folder for Ivy's files; the caller deletes it.
-        told: receives the bytes that came, and 0: Ivy knows no total.
+        show: receives the bytes that came, and 0: Ivy knows no total.
 
     Returns:
         The jar, in that folder.
@@ -53,12 +53,12 @@ def get(jar: tuple[str, str, str], folder: Path, told: Callable[[int, int], None
         try:
             while run.poll() is None:
                 time.sleep(_POLL_S)
-                told(_size(folder / "cache"), 0)
+                show(_size(folder / "cache"), 0)
         finally:
             run.kill()
     if not target.is_file():
         raise HarnessError(f"no {artifact} {version}: {_reason(log.read_text('utf-8', 'replace'))}")
-    told(target.stat().st_size, target.stat().st_size)
+    show(target.stat().st_size, target.stat().st_size)
     return target
 
 
@@ -69,5 +69,5 @@ def _size(folder: Path) -> int:
 def _reason(log: str) -> str:
     """What Ivy says went wrong, in one line."""
     found = _REASON.search(log)
-    said = found.group(1) if found else "Ivy found it in none of its repositories"
-    return f"{said}; another repository is named by {MAVEN_URL}"
+    reason = found.group(1) if found else "Ivy found it in none of its repositories"
+    return f"{reason}; another repository is named by {MAVEN_URL}"

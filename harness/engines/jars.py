@@ -32,10 +32,10 @@ _CHUNK = 1 << 20
 _TIMEOUT_S = 60
 _HTTP_NOT_FOUND = 404
 
-Told = Callable[[int, int], None]
+ShowBytes = Callable[[int, int], None]
 """Receives the bytes that came and the bytes that are to come in all (0 if unknown)."""
 
-Download = Callable[[str], AbstractContextManager[Told]]
+Download = Callable[[str], AbstractContextManager[ShowBytes]]
 """Shows the download of a jar of that name."""
 
 Jar = tuple[str, str, str]
@@ -80,7 +80,7 @@ def _others(version: str) -> str:
     return "" if version in known else f" (known for Spark {SPARK} are {', '.join(known)})"
 
 
-def install(version: str, told: Told) -> Path:
+def install(version: str, show: ShowBytes) -> Path:
     """Put a bundle into the cache, checked against the repository's SHA-1; returns its path.
 
     Raises:
@@ -90,7 +90,7 @@ def install(version: str, told: Told) -> Path:
     if target.is_file():
         return target
     try:
-        return _get((_GROUP, _ARTIFACT, version), target, told)
+        return _get((_GROUP, _ARTIFACT, version), target, show)
     except HarnessError as error:
         raise HarnessError(f"{error}{_others(version)}") from error
 
@@ -110,22 +110,22 @@ def fetch(jar: Jar, place: str, download: Download) -> Path:
     target = kept(jar, place)
     if target.is_file():
         return target
-    with download(target.name) as told:
-        return _get(jar, target, told)
+    with download(target.name) as show:
+        return _get(jar, target, show)
 
 
-def _get(jar: Jar, target: Path, told: Told) -> Path:
+def _get(jar: Jar, target: Path, show: ShowBytes) -> Path:
     """Put a jar at its place, from the user's repository or by Ivy; only the whole jar appears."""
     source = repository()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as name:
         folder = Path(name)
         if source is None:
-            return ivy.get(jar, folder, told).replace(target)
-        return _download(source, jar, folder / target.name, told).replace(target)
+            return ivy.get(jar, folder, show).replace(target)
+        return _download(source, jar, folder / target.name, show).replace(target)
 
 
-def _download(source: Repository, jar: Jar, part: Path, told: Told) -> Path:
+def _download(source: Repository, jar: Jar, part: Path, show: ShowBytes) -> Path:
     """Download a jar and compare its SHA-1; whatever goes wrong is one line."""
     group, artifact, version = jar
     url = f"{source.url}/{group}/{artifact}/{version}/{artifact}-{version}.jar"
@@ -133,7 +133,7 @@ def _download(source: Repository, jar: Jar, part: Path, told: Told) -> Path:
         with _opened(f"{url}.sha1", source) as answer:
             expected = answer.read(_CHUNK).decode("ascii", errors="replace").split()[:1]
         with _opened(url, source) as answer, part.open("wb") as file:
-            found = _copied(answer, file, told)
+            found = _copied(answer, file, show)
     except HTTPError as error:
         if error.code == _HTTP_NOT_FOUND:
             raise HarnessError(f"there is no {artifact} {version} ({url})") from error
@@ -149,7 +149,7 @@ def _download(source: Repository, jar: Jar, part: Path, told: Told) -> Path:
     return part
 
 
-def _copied(answer: HTTPResponse | addinfourl, file: BinaryIO, told: Told) -> str:
+def _copied(answer: HTTPResponse | addinfourl, file: BinaryIO, show: ShowBytes) -> str:
     """Copy a response to a file; its SHA-1 in hex."""
     total, come = int(answer.headers.get("Content-Length") or 0), 0
     digest = hashlib.sha1(usedforsecurity=False)  # what Maven's layout offers
@@ -157,7 +157,7 @@ def _copied(answer: HTTPResponse | addinfourl, file: BinaryIO, told: Told) -> st
         digest.update(chunk)
         file.write(chunk)
         come += len(chunk)
-        told(come, total)
+        show(come, total)
     return digest.hexdigest()
 
 

@@ -75,8 +75,8 @@ class NativeEngine:
         config = load_config(storage)
         facts = {name: value for name, value in given.items() if name in fixed_options()}
         has_it = config.index_type == given[INDEX_TYPE]
-        said = {**(config.properties if has_it else {}), **options}
-        facts |= index_table_properties(index, config.record_key, said)
+        index_options = {**(config.properties if has_it else {}), **options}
+        facts |= index_table_properties(index, config.record_key, index_options)
         declare_index(storage, config, facts)
         return self.open(path, index=index, options=options)
 

@@ -134,8 +134,8 @@ class Child:
     def _last_words(self) -> str:
         with suppress(OSError):
             lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-            said = [line.strip() for line in lines if line.strip()]
+            filled = [line.strip() for line in lines if line.strip()]
             # What follows on it, in logs of Java, are stacks and what fails because of it.
-            memory = [line for line in said if line.startswith(_OUT_OF_MEMORY)]
-            return f": {(memory or said)[-1]}" if said else ""
+            memory = [line for line in filled if line.startswith(_OUT_OF_MEMORY)]
+            return f": {(memory or filled)[-1]}" if filled else ""
         return ""

@@ -111,8 +111,8 @@ class RevisionTable:
 
     def lookup(self, _held: object, /, *, stats: LookupStats | None = None) -> None:
         """Look up the keys that the child holds; `stats` receives what that touched."""
-        told = self._child.call("lookup", table=self._number)
-        for name, value in told.items() if stats is not None else ():
+        counts = self._child.call("lookup", table=self._number)
+        for name, value in counts.items() if stats is not None else ():
             if hasattr(stats, name):
                 setattr(stats, name, value)
 
@@ -144,8 +144,8 @@ class RevisionTable:
         return found
 
     def _write(self, operation: str, files: tuple[str, ...]) -> RevisionWrite:
-        said = self._child.call("write", table=self._number, operation=operation, files=files)
-        return RevisionWrite(**said)
+        answer = self._child.call("write", table=self._number, operation=operation, files=files)
+        return RevisionWrite(**answer)
 
 
 class RevisionEngine:
@@ -241,5 +241,5 @@ def start(child: Asked, *, section: SparkSection, events: Path) -> dict[str, Any
     Raises:
         CellError: it did not come up.
     """
-    said = child.call("start", master=section.master, conf=measuring_conf(section, events))
-    return {"conf": redact(said), "seeded_ids": child.call("seeded")}
+    conf = child.call("start", master=section.master, conf=measuring_conf(section, events))
+    return {"conf": redact(conf), "seeded_ids": child.call("seeded")}

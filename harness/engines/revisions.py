@@ -156,8 +156,8 @@ def _precompile(ready: Checkout, name: str) -> None:
         raise HarnessError(f"{module} of {name}: {_last_line(made.stderr)}")
 
 
-def _last_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "failed"
 
 

@@ -66,9 +66,9 @@ class ChildSession(ABC):
         def counted(*names: str) -> int:
             return sum(counts.getLong(name) or 0 for name in names) if counts else 0
 
-        told = {kind: counted(*names) for kind, names in s3a.COUNTS.items()}
-        gets = counted(s3a.ALL) - counted(s3a.AGAIN) - sum(told.values())
-        return {"get": gets, **told}
+        by_kind = {kind: counted(*names) for kind, names in s3a.COUNTS.items()}
+        gets = counted(s3a.ALL) - counted(s3a.AGAIN) - sum(by_kind.values())
+        return {"get": gets, **by_kind}
 
     def begin(self, *, label: str) -> None:
         """What runs from now on belongs to a step."""

@@ -62,7 +62,7 @@ class SparkProcess(ABC):
     def session(self) -> dict[str, str]:
         """The engine's own Spark options."""
 
-    def told(self) -> dict[str, Any]:
+    def start_arguments(self) -> dict[str, Any]:
         """What the message `start` says besides."""
         return {}
 
@@ -77,16 +77,16 @@ class SparkProcess(ABC):
         log = self._work / f"{self._name}{number}.log"
         self._child = Child([sys.executable, *self.command()], log=log, name=self._name)
         self.patience(None)
-        said = self._child.call(
+        answer = self._child.call(
             "start",
             spark=self._section,
             events=self._events,
             extra=self.session(),
-            **self.told(),
+            **self.start_arguments(),
         )
         if self._connection:
             self._child.call("connect", settings=dict(self._connection))
-        return dict(said)
+        return dict(answer)
 
     def revive(self) -> None:
         """Start another process if this one died; it knows the same rows."""

@@ -82,7 +82,7 @@ class WatchedProcess(ABC):
     def command(self) -> list[str]:
         """What is run."""
 
-    def told(self) -> dict[str, Any]:
+    def start_arguments(self) -> dict[str, Any]:
         """What the message `start` says besides the number of cores."""
         return {}
 
@@ -99,8 +99,8 @@ class WatchedProcess(ABC):
         self._child = Child(self.command(), log=log, name=self._name)
         self.patience(None)
         self._watch = MemoryWatch(self._child.pid, self._memory, self._child.kill)
-        told = self.call("start", cores=self._cores, **self.told())
-        return {"conf": {"cores": str(self._cores), "memory": str(self._memory)}, **told}
+        answer = self.call("start", cores=self._cores, **self.start_arguments())
+        return {"conf": {"cores": str(self._cores), "memory": str(self._memory)}, **answer}
 
     def revive(self) -> None:
         """Start another process if this one died."""
@@ -207,11 +207,11 @@ def resident(pid: int, proc: Path = _PROC) -> int | None:
         if proc.is_dir():
             pages = int((proc / str(pid) / "statm").read_text().split()[1])
             return pages * os.sysconf("SC_PAGE_SIZE")
-        said = subprocess.run(  # noqa: S603 - a number is all that varies
+        listed = subprocess.run(  # noqa: S603 - a number is all that varies
             ["ps", "-o", "rss=", "-p", str(pid)],  # noqa: S607 - the system's own
             capture_output=True,
             check=False,
         )
-        return int(said.stdout) * 1024
+        return int(listed.stdout) * 1024
     except (OSError, ValueError, IndexError):
         return None

@@ -37,7 +37,7 @@ def start(
             (folder or server.default_folder()).absolute(),
             thrift_port=thrift_port,
             zookeeper_port=zookeeper_port,
-            told=shown.begin,
+            show=shown.begin,
             download=download_bar,
         )
     _tell(found, as_json=as_json)

@@ -64,7 +64,7 @@ _OPENED = (
 _START_S, _STOP_S, _POLL_S = 120.0, 60.0, 0.25
 _PROBE_MS = 2000
 
-Told = Callable[[str], None]
+Show = Callable[[str], None]
 """Called with what is being done."""
 
 
@@ -99,7 +99,7 @@ def running(folder: Path) -> Running | None:
 
 
 def start(
-    folder: Path, *, thrift_port: int, zookeeper_port: int, told: Told, download: jars.Download
+    folder: Path, *, thrift_port: int, zookeeper_port: int, show: Show, download: jars.Download
 ) -> Running:
     """Start the HBase of a folder, unless it runs; it answers when this returns.
 
@@ -109,7 +109,7 @@ def start(
     found = running(folder)
     if found is not None:
         return found
-    stop(folder, told)
+    stop(folder, show)
     from keymark.table.runtime.java import java_home  # noqa: PLC0415  only where a server is started
 
     home = java_home()
@@ -120,7 +120,7 @@ def start(
     for who, port in _inner_ports(zookeeper_port).items():
         _refuse_taken(f"HBase's {who}", "--zookeeper-port, which it follows", port)
     paths = [jars.fetch(jar, SPEC.name, download) for jar in JARS]
-    told("starting HBase")
+    show("starting HBase")
     folder.mkdir(parents=True, exist_ok=True)
     _write_site(folder, zookeeper_port)
     arguments = {
@@ -142,12 +142,12 @@ def start(
     try:
         _wait(folder, state, spawned, _clock())
     except BaseException:
-        stop(folder, told)
+        stop(folder, show)
         raise
     return state
 
 
-def stop(folder: Path, told: Told) -> bool:
+def stop(folder: Path, show: Show) -> bool:
     """Stop the HBase of a folder; False if none ran. Its tables stay.
 
     Raises:
@@ -159,7 +159,7 @@ def stop(folder: Path, told: Told) -> bool:
     pids = {_THRIFT: state.thrift_pid, _SERVER: state.server_pid}
     alive = {name: pid for name, pid in pids.items() if _lives(folder, name, pid)}
     if alive:
-        told("stopping HBase")
+        show("stopping HBase")
     for name, pid in alive.items():
         _end(folder, name, pid, clock)
     (folder / "state.json").unlink(missing_ok=True)
@@ -182,8 +182,8 @@ def _lives(folder: Path, name: str, pid: int) -> bool:
         check=False,
     )
     # A process that ended and was not waited for is a zombie.
-    told = asked.stdout.strip()
-    return not told.startswith("Z") and _mark(folder) in told and _CLASSES[name] in told
+    listed = asked.stdout.strip()
+    return not listed.startswith("Z") and _mark(folder) in listed and _CLASSES[name] in listed
 
 
 def _mark(folder: Path) -> str:

@@ -44,7 +44,7 @@ class Ran:
         wall_s: seconds until it ended.
         cpu_s: seconds of processor time of all its processes.
         peak_bytes: of memory; 0 where the system does not tell.
-        said: the end of what it printed.
+        printed: the end of what it printed.
         left: whether processes of it had to be ended.
     """
 
@@ -52,7 +52,7 @@ class Ran:
     wall_s: float
     cpu_s: float
     peak_bytes: int
-    said: str
+    printed: str
     left: bool = False
 
     @property
@@ -68,7 +68,7 @@ class Ran:
     @property
     def last_line(self) -> str:
         """The line that tells most of why it failed: the last that names an error, or the last."""
-        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        lines = [line.strip() for line in self.printed.splitlines() if line.strip()]
         errors = [line for line in lines if "Error" in line or "Exception" in line]
         return next(iter([*errors[-1:], *lines[-1:]]), "")
 
@@ -104,7 +104,7 @@ def run(
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            return Ran(code=_NOT_STARTED, wall_s=0.0, cpu_s=0.0, peak_bytes=0, said=str(error))
+            return Ran(code=_NOT_STARTED, wall_s=0.0, cpu_s=0.0, peak_bytes=0, printed=str(error))
         session = _Session(process.pid)
         try:
             ended = _watch(process, session, start + timeout_s)
@@ -118,7 +118,7 @@ def run(
         wall_s=(ended or time.perf_counter()) - start,
         cpu_s=_children_s() - before + session.orphans_s,
         peak_bytes=session.peak_bytes,
-        said=_tail(output),
+        printed=_tail(output),
         left=bool(ended) and left,
     )
 

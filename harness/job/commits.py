@@ -135,13 +135,13 @@ def _delta_commit(storage: Storage, name: str) -> Commit:
     info: Mapping[str, Any] = next(
         (each["commitInfo"] for each in actions if "commitInfo" in each), {}
     )
-    said = {key: int(value) for key, value in (info.get("operationMetrics") or {}).items()
+    metrics = {key: int(value) for key, value in (info.get("operationMetrics") or {}).items()
             if str(value).lstrip("-").isdecimal()}  # fmt: skip
     counted = [_delta_rows(each) for each in adds]
     known = [rows for rows in counted if rows is not None]
-    written = sum(known) if len(known) == len(counted) else said.get("numOutputRows", 0)
+    written = sum(known) if len(known) == len(counted) else metrics.get("numOutputRows", 0)
     changed: int | None = None
-    parts = [said[name] for name in _DELTA_CHANGED if name in said]
+    parts = [metrics[name] for name in _DELTA_CHANGED if name in metrics]
     if all(each.get("dataChange") is False for each in adds) and adds:
         changed = 0  # files were put together
     elif parts:

@@ -58,7 +58,9 @@ class JobRequest(RunTarget):
 
     def described(self) -> dict[str, Any]:
         """The job as run.json holds it: JSON types only, secrets left out."""
-        said = self.job.model_dump(mode="json", exclude={"name", "description", "step", "values"})
+        section = self.job.model_dump(
+            mode="json", exclude={"name", "description", "step", "values"}
+        )
         commands = {step.name: step.command for step in self.job.step}
         document = {
             "name": self.job.name,
@@ -67,11 +69,11 @@ class JobRequest(RunTarget):
             "indexes": [self.job.name],
             "workload": {"steps": list(commands)},
             "schedule": {
-                "repetitions": said.pop("repetitions"),
-                "warmups": said.pop("warmups"),
+                "repetitions": section.pop("repetitions"),
+                "warmups": section.pop("warmups"),
                 "loads": 1,
             },
-            "job": {**said, "step": commands},
+            "job": {**section, "step": commands},
             "sides": {
                 side.name: {"values": dict(side.values), "commit": side.commit or "the work tree"}
                 for side in self.sides

@@ -92,9 +92,9 @@ def sides(
     return found
 
 
-def _side(name: str, said: Sequence[str], job: JobSection, repository: Repository) -> Side:
+def _side(name: str, words: Sequence[str], job: JobSection, repository: Repository) -> Side:
     values, own, named = dict(job.values), [], ""
-    for word in said:
+    for word in words:
         key, equals, value = word.partition("=")
         if equals:
             if key not in job.values:
@@ -108,10 +108,10 @@ def _side(name: str, said: Sequence[str], job: JobSection, repository: Repositor
         else:
             named = word
     commit = None if named in ("", WORKTREE) else _commit(name, named, repository)
-    told = [f"commit {commit[:_SHORT]}"] if commit else []
-    told += ["the work tree"] if named == WORKTREE else []
+    parts = [f"commit {commit[:_SHORT]}"] if commit else []
+    parts += ["the work tree"] if named == WORKTREE else []
     there = f"commit {repository.revision}" if repository.revision else "the files as they are"
-    title = ", ".join([*told, *own]) or there
+    title = ", ".join([*parts, *own]) or there
     return Side(name=name, title=title, commit=commit, values=values)
 
 

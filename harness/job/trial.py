@@ -190,20 +190,20 @@ class SideRun:
         found = Logged()
         for log in sorted(logs):
             try:
-                told = read_application(log)
+                application = read_application(log)
             except RunFolderError as error:
                 found.missing = str(error)
                 self._note(step.name, found.missing)
                 continue
             found.counters = found.counters or StepCounters()
-            found.counters.include(told.counters)
-            found.missing = found.missing or told.missing
-            self.spark |= {told.spark} - {""}
-            for note in (told.missing, *told.notes):
+            found.counters.include(application.counters)
+            found.missing = found.missing or application.missing
+            self.spark |= {application.spark} - {""}
+            for note in (application.missing, *application.notes):
                 self._note(step.name, note)
         if step.event_log and found.counters is None and not logs:
-            said = "it wrote no event log, so that nothing of Spark is counted"
-            self._note(step.name, f"{said}; event_log = false says that it runs no Spark")
+            no_log = "it wrote no event log, so that nothing of Spark is counted"
+            self._note(step.name, f"{no_log}; event_log = false says that it runs no Spark")
         return found
 
     def _committed(
@@ -255,12 +255,12 @@ class SideRun:
         """Why a command failed, in a line; what it printed at its end is kept, without secrets."""
         self.output.mkdir(exist_ok=True)
         kept = self.output / f"{self.side.name}-{name}.txt"
-        kept.write_text(redact_text(ran.said), encoding="utf-8", errors="backslashreplace")
+        kept.write_text(redact_text(ran.printed), encoding="utf-8", errors="backslashreplace")
         return redact_text(f"{ran.mistake} ({self.output.name}/{kept.name} has its output)")
 
-    def _note(self, step: str, said: str) -> None:
-        if said:
-            self.notes.setdefault(f"{self.cell} {step}: {said}.")
+    def _note(self, step: str, words: str) -> None:
+        if words:
+            self.notes.setdefault(f"{self.cell} {step}: {words}.")
 
 
 def counted(whole: Sample, by_label: Mapping[str, StepCounters]) -> list[Sample]:
@@ -294,9 +294,13 @@ def _environment(events: Path) -> dict[str, str]:
         "spark.redaction.regex": SPARK_REGEX,
     }
     # Within single quotes spark-submit takes every letter as it is.
-    said = " ".join(f"'-D{name}={value}'" for name, value in options.items())
+    java_options = " ".join(f"'-D{name}={value}'" for name, value in options.items())
     own = os.environ.get(_SPARK_OPTIONS)
-    found = {**os.environ, EVENTS: str(events), _SPARK_OPTIONS: f"{said} {own}" if own else said}
+    found = {
+        **os.environ,
+        EVENTS: str(events),
+        _SPARK_OPTIONS: f"{java_options} {own}" if own else java_options,
+    }
     found.update(_java())
     return found
 

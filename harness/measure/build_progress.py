@@ -52,7 +52,7 @@ class BuildProgress:
         """Whether the build came to its end."""
         return self._share == 1.0
 
-    def told(self, done: int, total: int, unit: str) -> None:
+    def show(self, done: int, total: int, unit: str) -> None:
         """A `keymark.table.runtime.runner.Progress`."""
         share = _share(unit, done / total if total else 1.0)
         # What an earlier process did comes back at once: that says nothing about the time left.

@@ -75,9 +75,9 @@ def unfinished(samples: Iterable[Sample]) -> Callable[[Sample], bool]:
     counted = _counted(samples)
 
     def of_the_log(sample: Sample) -> bool:
-        told = sample.metric == "wall_s" and sample.phase != "total"
+        is_time_of_phase = sample.metric == "wall_s" and sample.phase != "total"
         tells_itself = is_native(sample.engine) or is_without_spark(sample.engine)
-        return sample.metric in _COUNTED or (told and not tells_itself)
+        return sample.metric in _COUNTED or (is_time_of_phase and not tells_itself)
 
     return lambda sample: of_the_log(sample) and label_of(sample) not in counted
 

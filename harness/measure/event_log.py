@@ -24,7 +24,7 @@ from keymark.harness.measure.stage_phases import (
     engine_of,
     first_phase_of,
     phase_of,
-    said_of,
+    stable_description,
 )
 from keymark.harness.measure.stages import stage_name
 from keymark.harness.store.results import PHASES
@@ -410,7 +410,7 @@ def _stage_told(
     return _Stage(
         label,
         phase_of(engine, info, description),
-        stage_name(info, said_of(engine, description)),
+        stage_name(info, stable_description(engine, description)),
         first_phase_of(engine, info),
     )
 

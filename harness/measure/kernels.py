@@ -174,8 +174,8 @@ def _trial(side: Side, suite: Path, repetition: int, run_id: str) -> list[Sample
         measured = json.loads(answer.read_text("utf-8"))["benchmarks"]
         wrong = dict(_failures(ET.parse(cases).getroot()))  # noqa: S314 - pytest's, made just now
     except (OSError, ValueError, KeyError, ET.ParseError) as error:
-        said = [line for line in (made.stdout + made.stderr).splitlines() if line.strip()]
-        raise HarnessError(f"kernels of {side.engine}: {said[-1] if said else error}") from error
+        lines = [line for line in (made.stdout + made.stderr).splitlines() if line.strip()]
+        raise HarnessError(f"kernels of {side.engine}: {lines[-1] if lines else error}") from error
     return list(samples(run_id, side.engine, repetition, measured, wrong))
 
 

@@ -60,8 +60,8 @@ class Noise:
         percent = _percent(self.varied)
         varied = f"the time of the same small work varies by {percent} ({_usual(runs)})"
         taken = f"other programs take {_percent(self.taken)} of its cores"
-        said = [varied] * (self.varied > NOISY) + [taken] * (self.taken > NOISY)
-        return ", and ".join(said)
+        parts = [varied] * (self.varied > NOISY) + [taken] * (self.taken > NOISY)
+        return ", and ".join(parts)
 
 
 def noise_now(threads: int) -> Noise:
@@ -112,12 +112,12 @@ class NoiseCheck:
         noise = self.noise(threads)
         if noise.is_low:
             return
-        told = f"the machine is too noisy for this: {noise.words(runs)}"
+        warning = f"the machine is too noisy for this: {noise.words(runs)}"
         if self.wait_s is None:
-            progress.warn(f"{told}; --when-quiet 30m waits until it is quiet")
+            progress.warn(f"{warning}; --when-quiet 30m waits until it is quiet")
             return
         limit = duration(self.wait_s)
-        progress.begin(f"{told}; waiting for at most {limit}")
+        progress.begin(f"{warning}; waiting for at most {limit}")
         deadline = self.clock() + self.wait_s
         while not noise.is_low:
             left = deadline - self.clock()

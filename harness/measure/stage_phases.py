@@ -53,7 +53,7 @@ def first_phase_of(engine: str, info: Mapping[str, Any]) -> str | None:
     return hudi_phases.first_phase_of(info.get("Details") or "") if engine == HUDI else None
 
 
-def said_of(engine: str, description: str) -> str:
+def stable_description(engine: str, description: str) -> str:
     """What a job says about itself that is the same in each repetition.
 
     Delta leaves the harness's label in it, and says how many files there are. Iceberg says nothing
@@ -63,4 +63,4 @@ def said_of(engine: str, description: str) -> str:
         return description
     if engine == _ICEBERG:
         return ""
-    return _NUMBERS.sub("N", " - ".join(delta_phases.said(description)))
+    return _NUMBERS.sub("N", " - ".join(delta_phases.description_parts(description)))

@@ -23,20 +23,20 @@ _SCAN = "BatchScan"
 _PLAIN = ("WholeStageCodegen", "mapPartitionsInternal", "map", "mapPartitions")
 
 
-def stage_name(info: Mapping[str, object], said: str = "") -> str:
+def stage_name(info: Mapping[str, object], description: str = "") -> str:
     """The name of a stage.
 
     Args:
         info: `Stage Info` of Spark's event log.
-        said: what the job says about itself.
+        description: what the job says about itself.
     """
     call, at, place = str(info.get("Stage Name") or "").partition(" at ")
     place = _LINE.sub("", place)
     inside = _OURS.sub("", place)
     place = inside if inside != place else _FOLDERS.sub("", place)
     run = sorted(set(operators(info)))
-    said = without_paths(said)
-    parts = [said, call + at + place, f"({', '.join(run)})" if run else ""]
+    description = without_paths(description)
+    parts = [description, call + at + place, f"({', '.join(run)})" if run else ""]
     return " ".join(part for part in parts if part)
 
 

@@ -112,10 +112,10 @@ def run(request: Request, progress: Progress) -> Finished:
                 )
     write_counters(folder)
     failed = runner.failed | pool.broken_cells(planned)
-    told = [*notes(scenario, skipped), *runner.notes, *work.notes]
+    run_notes = [*notes(scenario, skipped), *runner.notes, *work.notes]
     # A run that had ended before may have more of them than this process was asked for.
     repetitions = max(record.repetitions, repetitions)
-    done = {"finished": now(), "repetitions": repetitions, "notes": told, "failed": failed}
+    done = {"finished": now(), "repetitions": repetitions, "notes": run_notes, "failed": failed}
     folder.finish(record.but(**done, ended=runner.ended))
     return Finished(folder=folder, failed=failed, ended=runner.ended, skipped=skipped)
 

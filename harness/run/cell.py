@@ -49,10 +49,10 @@ def is_kept(context: RunContext, cell: Cell) -> bool:
         return False
     path = snapshot_path(context, cell)
     try:
-        said = json.loads(_seal(path).read_text(encoding="utf-8"))
+        seal = json.loads(_seal(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return bool(said == _sealed(path))
+    return bool(seal == _sealed(path))
 
 
 def _keep(context: RunContext, cell: Cell) -> None:

@@ -197,8 +197,8 @@ class MappingRun:
         return table
 
     def _progress(self, cell: Cell) -> BuildProgress:
-        def show(told: str) -> None:
-            self.progress.begin(f"{cell.cell_id}: building, {told}")
+        def show(words: str) -> None:
+            self.progress.begin(f"{cell.cell_id}: building, {words}")
 
         return BuildProgress(self.work / cell.cell_id / "pace.json", self.clock, show)
 
@@ -215,7 +215,7 @@ class MappingRun:
         step = Step(name=BUILD, round=0)
         progress.begin()
         try:
-            table.open().build_mappings(table.mappings, progress.told)
+            table.open().build_mappings(table.mappings, progress.show)
         except (CorruptFileError, InputError) as error:
             return StepResult.of_failure(step, progress.seconds, error)
         progress.end()

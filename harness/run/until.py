@@ -81,11 +81,11 @@ class Until:
     def outcome(self, widest: Widest, repetitions: int) -> str:
         """How it ended, for readers of the report."""
         reached = percent(widest.half_width)
-        if widest.half_width < self.half_width:
-            said = f"every interval is narrower than {percent(self.half_width)}; the widest is"
-        else:
-            said = f"not every interval is narrower than {percent(self.half_width)}; the widest is"
-        return f"After {repetitions} repetitions {said} {reached}: {widest.what}."
+        every = "every" if widest.half_width < self.half_width else "not every"
+        return (
+            f"After {repetitions} repetitions {every} interval is narrower than "
+            f"{percent(self.half_width)}; the widest is {reached}: {widest.what}."
+        )
 
 
 def widest_of(folder: Path) -> Widest | None:
@@ -101,7 +101,7 @@ def widest_of(folder: Path) -> Widest | None:
         text=True,
     )
     if made.returncode != 0:
-        said = terminal_text(made.stderr.strip()).removeprefix("error: ")
-        raise HarnessError(f"the intervals of {folder} are not known: {said}")
+        reason = terminal_text(made.stderr.strip()).removeprefix("error: ")
+        raise HarnessError(f"the intervals of {folder} are not known: {reason}")
     found = json.loads(made.stdout)
     return Widest(half_width=found["half_width"], what=found["what"]) if found else None

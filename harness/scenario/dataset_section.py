@@ -149,8 +149,8 @@ class DatasetSection(Section):
         """This section with the numbers of a dataset's own file where it has none."""
         if self.name in built_in_names():
             return self
-        said = {"rows": self.rows} if "rows" in self.model_fields_set else {}
-        own = load_spec(self.name, {**said, **self.settings})
+        rows = {"rows": self.rows} if "rows" in self.model_fields_set else {}
+        own = load_spec(self.name, {**rows, **self.settings})
         updates, inserts = own.count(own.updates), own.count(own.inserts)
         known: dict[str, int | float] = {
             "rows": own.rows,
@@ -168,7 +168,7 @@ class DatasetSection(Section):
     def spec(self, data: DataPoint) -> DatasetSpec:
         """What the table of a point is made of; DatasetError lists what is wrong."""
         updates, inserts = self.changes(data.batch, data.shape)
-        said: dict[str, Any] = {
+        amounts: dict[str, Any] = {
             "rows": data.rows,
             "seed": self.seed,
             "date_partitions": self.partitions,
@@ -179,7 +179,7 @@ class DatasetSection(Section):
         }
         shape = dict(self.shapes.get(data.shape, {}))
         shape.pop(_SHARE, None)
-        return load_spec(self.name, {**said, **self.settings, **shape})
+        return load_spec(self.name, {**amounts, **self.settings, **shape})
 
     def specs(self) -> tuple[list[DatasetSpec], list[str]]:
         """The specification of every point, and what is wrong with those that have none."""

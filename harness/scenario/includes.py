@@ -98,34 +98,34 @@ class _Reader:
     def _named(self, value: object, shown: str) -> list[str]:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return value
-        self._told("must be a list of files and built-in names", shown)
+        self._add_mistake("must be a list of files and built-in names", shown)
         return []
 
     def _include(self, name: str, folder: Path, *, chain: tuple[str, ...], shown: str) -> None:
         wrong = f"{name!r}: "
         if "\0" in name or not name:
-            return self._told(f"{wrong}no file can have this name", shown)
+            return self._add_mistake(f"{wrong}no file can have this name", shown)
         built_in = name in builtin_names()
         path = BUILT_IN / f"{name}.toml" if built_in else folder / name
         if os.path.realpath(path) in chain:
-            return self._told(f"{wrong}it includes itself: {_circle(chain, path)}", shown)
+            return self._add_mistake(f"{wrong}it includes itself: {_circle(chain, path)}", shown)
         self._files += 1
         if self._files > _MOST_FILES:
-            return self._told(f"{wrong}more than {_MOST_FILES} files are included", shown)
+            return self._add_mistake(f"{wrong}more than {_MOST_FILES} files are included", shown)
         try:
             own = _parse_plain(path)
         except OSError as error:
             near = nearest(name, _candidates(path.parent))
-            return self._told(f"{wrong}{error.strerror}{near}", shown)
+            return self._add_mistake(f"{wrong}{error.strerror}{near}", shown)
         except ValueError as error:
-            return self._told(f"{wrong}{error}", shown)
+            return self._add_mistake(f"{wrong}{error}", shown)
         return self.lay(own, path, chain=chain, shown=name if built_in else str(path))
 
-    def _told(self, mistake: str, shown: str) -> None:
+    def _add_mistake(self, mistake: str, shown: str) -> None:
         where = f"{shown}: " if shown else ""
-        told = f"{where}{INCLUDE}: {mistake}"
-        if told not in self.document.mistakes:
-            self.document.mistakes.append(told)
+        line = f"{where}{INCLUDE}: {mistake}"
+        if line not in self.document.mistakes:
+            self.document.mistakes.append(line)
 
 
 def _circle(chain: tuple[str, ...], path: Path) -> str:

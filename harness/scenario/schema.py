@@ -72,9 +72,9 @@ def scenario_schema() -> dict[str, Any]:
 def _describe(model: type[Section], properties: dict[str, Any]) -> None:
     """Give each property the words of its attribute in the docstring, in place of a title."""
     _, _, listed = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
-    for name, said in _ENTRY.findall(listed):
+    for name, text in _ENTRY.findall(listed):
         if name in properties:
-            words = " ".join(said.split())
+            words = " ".join(text.split())
             properties[name].pop("title", None)
             properties[name]["description"] = f"{words[0].upper()}{words[1:]}"
 

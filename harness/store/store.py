@@ -168,9 +168,9 @@ class RunFolder:
             OSError: a file cannot be read.
             RunFolderError: a packed file is damaged.
         """
-        said = {key: value for key, value in document.items() if key != _DIGEST}
+        recorded = {key: value for key, value in document.items() if key != _DIGEST}
         # However it is indented or ordered, it says the same.
-        plain = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        plain = json.dumps(recorded, sort_keys=True, separators=(",", ":"))
         found = {self.info_file.name: _sha256(plain.encode())}
         for path in (self.samples_file, self.stages_file, self.canary_file):
             with suppress(FileNotFoundError):
@@ -183,8 +183,8 @@ class RunFolder:
 
     def append(self, samples: Iterable[Sample]) -> None:
         """Add a block of samples by a single synced write."""
-        told = (replace(each, reason=redact_text(each.reason)) for each in samples)
-        block = "".join(f"{sample.to_json()}\n" for sample in told)
+        redacted = (replace(each, reason=redact_text(each.reason)) for each in samples)
+        block = "".join(f"{sample.to_json()}\n" for sample in redacted)
         with _named(self.samples_file), self.samples_file.open("ab") as file:
             file.write(block.encode(errors="backslashreplace"))
             file.flush()
@@ -208,8 +208,8 @@ class RunFolder:
 
     def write_stages(self, stages: Iterable[Stage]) -> None:
         """Write what the stages did, whole or not at all."""
-        told = (replace(each, name=redact_text(each.name)) for each in stages)
-        _replace(self.stages_file, "".join(f"{stage.to_json()}\n" for stage in told))
+        redacted = (replace(each, name=redact_text(each.name)) for each in stages)
+        _replace(self.stages_file, "".join(f"{stage.to_json()}\n" for stage in redacted))
         self.kept()
 
     def stages(self) -> list[Stage]:
@@ -268,8 +268,8 @@ class RunFolder:
 
 def _document(record: RunRecord) -> dict[str, Any]:
     """What `run.json` says about a run, without secrets and without a digest."""
-    said = {key: value for key, value in record.document.items() if key != _DIGEST}
-    document: dict[str, Any] = redact_document({"schema_version": SCHEMA_VERSION, **said})
+    content = {key: value for key, value in record.document.items() if key != _DIGEST}
+    document: dict[str, Any] = redact_document({"schema_version": SCHEMA_VERSION, **content})
     return document
 
 

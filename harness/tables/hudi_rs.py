@@ -37,8 +37,8 @@ def replaced(table: Path) -> dict[tuple[str, str], str]:
     timeline = _open(table).get_timeline()
     found: dict[tuple[str, str], str] = {}
     for instant in timeline.get_completed_replacecommits():
-        told = json.loads(timeline.get_instant_metadata_in_json(instant))
-        found |= replaced_by(told, instant.timestamp)
+        commit = json.loads(timeline.get_instant_metadata_in_json(instant))
+        found |= replaced_by(commit, instant.timestamp)
     return found
 
 
@@ -74,8 +74,8 @@ def rows_written(table: Path, instants: Collection[str]) -> int:
     timeline, rows = _open(table).get_timeline(), 0
     for instant in _completed(timeline):
         if instant.timestamp in instants:
-            told = json.loads(timeline.get_instant_metadata_in_json(instant))
-            partitions = (told.get("partitionToWriteStats") or {}).values()
+            commit = json.loads(timeline.get_instant_metadata_in_json(instant))
+            partitions = (commit.get("partitionToWriteStats") or {}).values()
             rows += sum(stat.get("numWrites") or 0 for stats in partitions for stat in stats)
     return rows
 

@@ -131,14 +131,14 @@ def facts(table: Path) -> SourceFacts:
     """Read the facts of a table; HarnessError for tables whose version is not known."""
     reader = formats.reader_of(table)
     if reader is not None:
-        said = reader.facts(table)
+        found = reader.facts(table)
         return SourceFacts(
-            name=said.name,
+            name=found.name,
             version=OTHER_FORMAT,
             is_merge_on_read=False,
-            record_key=said.record_key,
-            partition_path=said.partition_path,
-            ordering=said.ordering,
+            record_key=found.record_key,
+            partition_path=found.partition_path,
+            ordering=found.ordering,
             partitions_of_metadata=(),
         )
     values = _properties(table / ".hoodie" / "hoodie.properties")

@@ -82,10 +82,10 @@ def cached_bytes(path: Path) -> int:
         mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped,
     ):
         start = np.frombuffer(mapped, dtype=np.uint8).ctypes.data
-        told = system.mincore(
+        status = system.mincore(
             ctypes.c_void_p(start), ctypes.c_size_t(size), ctypes.c_void_p(pages.ctypes.data)
         )
-    if told:
+    if status:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), str(path))
     return int(np.count_nonzero(pages & 1)) * mmap.PAGESIZE

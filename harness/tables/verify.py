@@ -111,8 +111,8 @@ def point_mistake(
     for row, other in zip(rows, expected, strict=True):
         wrong = [name for name in columns if row.get(name) != other[name]]
         if wrong:
-            told = ", ".join(f"{name}: {row.get(name)!r}, not {other[name]!r}" for name in wrong)
-            return f"the point query's row differs in {told}"
+            values = (f"{name}: {row.get(name)!r}, not {other[name]!r}" for name in wrong)
+            return f"the point query's row differs in {', '.join(values)}"
     return None
 
 

@@ -169,10 +169,10 @@ def _ranges(numbers: Sequence[int], context: IndexContext) -> dict[int, Range]:
     left = [number for number in numbers if number not in known]
     probes = [RangeProbe(context.storage, files[number]) for number in left]
     weights = [FOOTER_WEIGHT] * len(probes)
-    told = context.runner.run(probe_range, probes, weights=weights)
+    read = context.runner.run(probe_range, probes, weights=weights)
     context.stats.ranges_from_metadata += len(known)
     context.stats.ranges_from_footers += len(left)
-    return known | dict(zip(left, told, strict=True))
+    return known | dict(zip(left, read, strict=True))
 
 
 def _check_by_footers(

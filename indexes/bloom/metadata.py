@@ -107,8 +107,8 @@ def filter_by_metadata(
     weights = [_FILTER_WEIGHT * len(probe.files) for probe in probes]
     answers = context.runner.run(probe_filters, probes, weights=weights, packed=False)
     order = [n for mine in rows for n in mine]
-    told = dict(zip(order, (places for answer in answers for places in answer), strict=True))
-    context.stats.filters_from_metadata += sum(places is not None for places in told.values())
-    passed = [(candidates[n], places) for n, places in told.items() if places is not None]
-    missing = [candidates[n] for n, places in told.items() if places is None]
+    places_of = dict(zip(order, (places for answer in answers for places in answer), strict=True))
+    context.stats.filters_from_metadata += sum(places is not None for places in places_of.values())
+    passed = [(candidates[n], places) for n, places in places_of.items() if places is not None]
+    missing = [candidates[n] for n, places in places_of.items() if places is None]
     return [item for item in passed if len(item[1])], missing

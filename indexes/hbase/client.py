@@ -171,6 +171,6 @@ class ThriftClient:
 
 def _first_line(error: BaseException) -> str:
     """Kind and first line of an error; those of HBase carry a stack of Java's."""
-    told: Any = getattr(error, "message", None) or str(error)
-    text = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+    message: Any = getattr(error, "message", None) or str(error)
+    text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     return f"{type(error).__name__}: {text.strip().partition(chr(10))[0]}"[:300]

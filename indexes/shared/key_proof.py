@@ -160,13 +160,13 @@ def _likely_pages(
     work: KeyProof, source: RangeReader, metadata: pq.FileMetaData
 ) -> Iterator[tuple[int, pa.Array]]:
     """The pages with rows of the stretches of `work`, if these are few; as `_all_pages`."""
-    told = int(np.bitwise_or.reduce(work.stretches))
-    if told & int(_ANY) or StoredKeys.of(work.config).virtual:
+    all_stretches = int(np.bitwise_or.reduce(work.stretches))
+    if all_stretches & int(_ANY) or StoredKeys.of(work.config).virtual:
         return
 
     def wanted(first: int, end: int) -> bool:
         stretches = range(first // STRETCH_ROWS, (end - 1) // STRETCH_ROWS + 1)
-        return any(told >> stretch % UNKNOWN_STRETCH & 1 for stretch in stretches)
+        return any(all_stretches >> stretch % UNKNOWN_STRETCH & 1 for stretch in stretches)
 
     yield from plain_pages(source, metadata, KEY_COLUMN, wanted) or ()
 

@@ -100,7 +100,7 @@ def advise(
         )
         plan = answer.plan(calibration, wish)
     better = plan and _better_index(plan, found)
-    said = (*((better,) if better else ()), *findings(survey, found))
+    advised = (*((better,) if better else ()), *findings(survey, found))
     parts = _parts(plan, found)
     return Advice(
         survey=survey,
@@ -108,7 +108,7 @@ def advise(
         plan=plan,
         parts=parts,
         unpredicted=_unpredicted(plan, found),
-        findings=said,
+        findings=advised,
         outlook=tuple(_outlook(survey, found.history, plan)),
         log=log,
         check=_check(log, parts),
@@ -170,10 +170,10 @@ def _check(log: LogSplit | None, parts: Mapping[str, Estimate]) -> tuple[PartChe
             part=part,
             seconds=seconds[part],
             share=seconds[part] / (log.whole or 1.0),
-            planned=said,
-            planned_share=said.value / planned,
+            planned=estimate,
+            planned_share=estimate.value / planned,
         )
-        for part, said in parts.items()
+        for part, estimate in parts.items()
     )
 
 
@@ -182,24 +182,24 @@ def _outlook(survey: TableSurvey, history: History | None, plan: Plan | None) ->
     grows = history.rows_a_day if history else None
     if grows is None or grows <= 0:
         return []
-    said = [f"grows by {grows:,.0f} rows a day, {grows / max(survey.rows, 1):.2%} of it"]
+    outlook = [f"grows by {grows:,.0f} rows a day, {grows / max(survey.rows, 1):.2%} of it"]
     index = survey.record_index
     if index is not None and not index.partitioned:
         room = len(index.shards) * SHARD_KEYS - survey.rows
         if room > 0:
-            said.append(
+            outlook.append(
                 f"the {len(index.shards):,} file groups of the record index have room for "
                 f"{room:,.0f} keys more (at {SHARD_KEYS:,} each): {room / grows:,.0f} days"
             )
     for each in plan.crossovers if plan else ():
         if each.along == "rows" and each.at > survey.rows:
             first, last = (max(rows - survey.rows, 0) / grows for rows in (each.low, each.high))
-            said.append(
+            outlook.append(
                 f"from about {each.at:,.0f} rows on {each.above} adds less to a write than "
                 f"{each.below}: in {(each.at - survey.rows) / grows:,.0f} days "
                 f"({first:,.0f} to {last:,.0f})"
             )
-    return said
+    return outlook
 
 
 def document(made: Advice) -> dict[str, Any]:

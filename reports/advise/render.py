@@ -34,39 +34,42 @@ _LOG_WORDS = {
 
 def lines(made: Advice) -> list[str]:
     """The advice without the plan's table."""
-    said = [headline(made), ""]
-    said += [f"{head:<8} {text}" for head, text in facts(made)]
+    page = [headline(made), ""]
+    page += [f"{head:<8} {text}" for head, text in facts(made)]
     for urgency, title in ((Urgency.NOW, "change now"), (Urgency.WATCH, "watch")):
         found = [each for each in made.findings if each.urgency == urgency]
-        said += ["", title] if found else []
+        page += ["", title] if found else []
         for each in found:
-            said += _finding(each)
+            page += _finding(each)
     if made.parts:
-        said += ["", *parts(made)]
+        page += ["", *parts(made)]
     if why := unpredicted(made):
-        said += ["", why]
+        page += ["", why]
     if made.log is not None:
-        said += ["", *log_lines(made.log, made.check)]
+        page += ["", *log_lines(made.log, made.check)]
     if made.outlook:
-        said += ["", "as it grows"]
-        said += [f"  {line}" for line in made.outlook]
+        page += ["", "as it grows"]
+        page += [f"  {line}" for line in made.outlook]
     if made.survey.problems:
-        said += ["", "not read"]
-        said += [f"  {clean(line)}" for line in made.survey.problems]
-    return said
+        page += ["", "not read"]
+        page += [f"  {clean(line)}" for line in made.survey.problems]
+    return page
 
 
 def parts(made: Advice) -> list[str]:
     """The parts of a write that are predicted; shares only where these are all of it."""
-    took = {part: plan_text.worded(said, Unit.SECONDS.value) for part, said in made.parts.items()}
+    took = {
+        part: plan_text.worded(estimate, Unit.SECONDS.value)
+        for part, estimate in made.parts.items()
+    }
     if made.survey.merge_on_read:
-        told = [f"  {_PART_WORDS[part]}: {text}" for part, text in took.items()]
-        return ["what the index adds to a write, by the plan", *told]
+        sentences = [f"  {_PART_WORDS[part]}: {text}" for part, text in took.items()]
+        return ["what the index adds to a write, by the plan", *sentences]
     whole = sum(each.value for each in made.parts.values()) or 1.0
-    shares = {part: f"{said.value / whole:4.0%}" for part, said in made.parts.items()}
-    told = [f"  {shares[part]}  {_PART_WORDS[part]}: {text}" for part, text in took.items()]
+    shares = {part: f"{estimate.value / whole:4.0%}" for part, estimate in made.parts.items()}
+    sentences = [f"  {shares[part]}  {_PART_WORDS[part]}: {text}" for part, text in took.items()]
     less = ", without its store's latency" if made.plan and made.plan.unknown_latency else ""
-    return [f"where the time of a write goes, by the plan{less}", *told]
+    return [f"where the time of a write goes, by the plan{less}", *sentences]
 
 
 def unpredicted(made: Advice) -> str:
@@ -129,64 +132,64 @@ def _table(survey: TableSurvey) -> str:
 def _files(survey: TableSurvey) -> str:
     files = survey.files
     low, middle, high = (amount(size, Unit.BYTES.value) for size in files.sizes)
-    said = (
+    words = (
         f"{files.base_files:,} base files, {amount(files.base_bytes, Unit.BYTES.value)} "
         f"({low} to {high}, median {middle})"
     )
     if files.log_files:
-        said += f"; {files.log_files:,} log files, {amount(files.log_bytes, Unit.BYTES.value)}"
+        words += f"; {files.log_files:,} log files, {amount(files.log_bytes, Unit.BYTES.value)}"
     if files.old_files:
-        said += f"; {amount(files.old_bytes, Unit.BYTES.value)} of replaced files"
-    return said
+        words += f"; {amount(files.old_bytes, Unit.BYTES.value)} of replaced files"
+    return words
 
 
 def _upserts(history: History) -> str:
-    said = (
+    words = (
         f"{history.upserts:,} of {history.batch:,.0f} rows, {history.new_share or 0:.0%} new, into "
         f"{history.files:,.0f} files of {history.partitions:,.0f} partitions, "
         f"{amount(history.bytes_written, Unit.BYTES.value)} written"
     )
     if history.amplification is not None:
-        said += f": {digits(history.amplification)} rows for a changed one"
+        words += f": {digits(history.amplification)} rows for a changed one"
     if history.seconds is not None:
-        said += f"; {digits(history.seconds)} s"
+        words += f"; {digits(history.seconds)} s"
     if history.file_seconds is not None:
-        said += f"; {digits(history.file_seconds)} s of tasks for its files, summed over them"
-    return said
+        words += f"; {digits(history.file_seconds)} s of tasks for its files, summed over them"
+    return words
 
 
 def _index(made: Advice) -> str:
     found, index = made.situation, made.survey.record_index
-    said = f"{found.index.name if found.index else 'not known'} ({found.index_known_by})"
+    words = f"{found.index.name if found.index else 'not known'} ({found.index_known_by})"
     if index is not None:
         groups = len(index.shards)
-        said += f"; record index of {groups:,} file groups"
+        words += f"; record index of {groups:,} file groups"
         if not index.partitioned:
-            said += f", {made.survey.rows / groups:,.0f} keys each"
+            words += f", {made.survey.rows / groups:,.0f} keys each"
         if index.key_bytes is not None:
-            said += f", {index.key_bytes:.0f} bytes a key"
-    return said
+            words += f", {index.key_bytes:.0f} bytes a key"
+    return words
 
 
 def log_lines(log: LogSplit, check: Sequence[PartCheck]) -> list[str]:
     """The split of an event log, and the plan beside it."""
     whole = log.whole or 1.0
-    said = [f"where the time of Hudi's stages in {clean(log.path)} went"]
+    sentences = [f"where the time of Hudi's stages in {clean(log.path)} went"]
     for phase, seconds in log.seconds.items():
         shuffled = log.shuffle_bytes.get(phase, 0)
         moved = f", {amount(shuffled, Unit.BYTES.value)} shuffled" if shuffled else ""
         took = amount(seconds, Unit.SECONDS.value)
-        said.append(f"  {seconds / whole:4.0%}  {_LOG_WORDS[phase]}: {took}{moved}")
+        sentences.append(f"  {seconds / whole:4.0%}  {_LOG_WORDS[phase]}: {took}{moved}")
     if log.untold_seconds:
         took = amount(log.untold_seconds, Unit.SECONDS.value)
-        said.append(f"  {log.untold_seconds / whole:4.0%}  other stages: {took}")
-    said += ["the plan beside these stages, of one write"] if check else []
-    said += [
+        sentences.append(f"  {log.untold_seconds / whole:4.0%}  other stages: {took}")
+    sentences += ["the plan beside these stages, of one write"] if check else []
+    sentences += [
         f"  {_PART_WORDS[each.part]}: {each.share:.0%} of the stages, planned "
         f"{each.planned_share:.0%}: {plan_text.worded(each.planned, Unit.SECONDS.value)}"
         for each in check
     ]
-    return said
+    return sentences
 
 
 def _finding(each: Finding) -> list[str]:

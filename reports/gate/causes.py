@@ -99,10 +99,10 @@ def _gained(
         if values[metric] > ours.get(place, nothing)[metric]
     ]
     whole = {metric: sum(each[metric] for each in ours.values()) or 1.0 for metric in _MEASURED}
-    told: dict[StageKey, Cause] = {}
+    causes: dict[StageKey, Cause] = {}
     for each in sorted(found, key=lambda c: (c.before - c.after) / whole[c.metric]):
-        told.setdefault((each.phase, each.name), each)
-    return list(told.values())
+        causes.setdefault((each.phase, each.name), each)
+    return list(causes.values())
 
 
 def _phases(base: RunNumbers, candidate: RunNumbers, key: Key, steps: Iterable[str]) -> list[Cause]:

@@ -162,13 +162,13 @@ def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
     line = bisect_.between(base, candidate)
     start = bisect_.commit(base)
     kept = asking.out or Path("runs") / f"bisect-{start[:12]}-{line[-1][:12]}"
-    told = SearchProgress(line)
+    progress = SearchProgress(line)
 
     def judge(revision: str, kind: Kind) -> Gate | None:
         sets, folder = asking.asked.sets, kept / f"{revision[:12]}-{kind.value}"
         if kind is Kind.COUNTER:
             sets += ("schedule.repetitions=1", "schedule.warmups=0")
-        print(told.next(revision, kind), file=sys.stderr)
+        print(progress.next(revision, kind), file=sys.stderr)
         asked = replace(asking.asked, sets=sets)
         try:
             measured = measure_revisions.measured_once(start, revision, asked, folder)
@@ -290,12 +290,12 @@ class Given:
         base, candidate = self.engines
         if base is None or candidate is None or table_version(base) == table_version(candidate):
             return
-        told = " and ".join(
+        versions = " and ".join(
             f"{clean(name)} makes tables of version {table_version(name)}"
             for name in (base, candidate)
         )
         raise ReportError(
-            f"{told}; a gate compares tables of one version (as hudi@1.2.0-v8 beside hudi@1.0.2). "
+            f"{versions}; a gate compares tables of one version (as hudi@1.2.0-v8 beside hudi@1.0.2). "
             "`keymark run releases` shows what changed between versions"
         )
 
@@ -322,8 +322,8 @@ def show(answer: Gate, *, as_json: bool, whole: bool = False) -> None:
         console.print(Text(f"... and {len(found) - _LONGEST_LIST} more (--json has all of them)"))
     if not answer.interleaved:
         console.print(Text(render.SEPARATE))
-    if said := render.leading(answer):
-        console.print(Text(f"cause: {said}"))
+    if cause := render.leading(answer):
+        console.print(Text(f"cause: {cause}"))
     console.print(Text(f"{answer.verdict.value}: {render.headline(answer)}"))
 
 

@@ -132,10 +132,10 @@ def change(judged: Judged) -> str:
     """The ratio as a change: ``+5.1%, between +3.2% and +7.0%``."""
     if judged.ratio is None:
         return ""
-    said = _percent(judged.ratio)
+    words = _percent(judged.ratio)
     if judged.pairs and judged.low is not None and judged.high is not None:
-        said += f", between {_percent(judged.low)} and {_percent(judged.high)}"
-    return said
+        words += f", between {_percent(judged.low)} and {_percent(judged.high)}"
+    return words
 
 
 def shown(gate: Gate) -> list[Finding]:
@@ -180,8 +180,8 @@ def comment(gate: Gate) -> str:
     The first line is the same for every push, so that a workflow finds the comment that it wrote.
     """
     lines = [marker(gate), f"## Keymark gate: {gate.verdict.value}", ""]
-    if said := leading(gate):
-        prose = _prose(said)
+    if cause := leading(gate):
+        prose = _prose(cause)
         lines += [f"**{prose[:1].upper()}{prose[1:]}.**", ""]
     lines += [f"{headline(gate)}.", ""]
     base, candidate = (markdown(side.title) for side in (gate.base, gate.candidate))
@@ -217,8 +217,8 @@ def _folded(reason: Reason) -> Iterable[str]:
     """The rows of one reason, folded under it."""
     count = len(reason.findings)
     rows = f"{count} number{'s' * (count > 1)}"
-    said = reason.words or "no setting, version or stage tells why"
-    yield f"<details><summary>{_html(said)} ({rows})</summary>"
+    words = reason.words or "no setting, version or stage tells why"
+    yield f"<details><summary>{_html(words)} ({rows})</summary>"
     yield ""
     yield from _table(reason.findings)
     yield "</details>"
@@ -281,12 +281,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _case(suite: ET.Element, finding: Finding) -> None:
     name = place(finding).removeprefix(clean(finding.key.cell, 80)).strip() or "cell"
     case = ET.SubElement(suite, "testcase", classname=clean(finding.key.cell), name=name)
-    said = sentence(finding)
+    words = sentence(finding)
     kinds = {Verdict.REGRESSION: "failure", Verdict.INCONCLUSIVE: "error"}
     if finding.decides and finding.judged.verdict in kinds:
-        ET.SubElement(case, kinds[finding.judged.verdict], message=said)
+        ET.SubElement(case, kinds[finding.judged.verdict], message=words)
     elif finding.demand.level is Level.ADVISORY:
-        ET.SubElement(case, "system-out").text = f"advisory: {said}"
+        ET.SubElement(case, "system-out").text = f"advisory: {words}"
 
 
 def _table(findings: Sequence[Finding]) -> Iterable[str]:

@@ -229,8 +229,8 @@ def _from_summary(path: Path, engine: str | None) -> RunNumbers:
         if cell.engine not in document.seeded_ids:
             unseeded.add(name)
         if cell.ended or not (cell.verified and cell.metrics):
-            told = clean(cell.ended), *map(clean, cell.reasons)
-            wrong[name] = "; ".join(filter(None, told)) or "it was not verified"
+            reasons = clean(cell.ended), *map(clean, cell.reasons)
+            wrong[name] = "; ".join(filter(None, reasons)) or "it was not verified"
             continue
         for each in cell.metrics:
             numbers[Key(name, each.step, each.phase, each.metric)] = MeasuredNumber(

@@ -89,7 +89,7 @@ def _panel(axes: Axes, series: NumberHistory) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(3))
     for change in series.changes:
         axes.annotate(
-            said(change.ratio),
+            change_words(change.ratio),
             (series.runs[change.at] - 0.5, 1.0),
             (3, -2),
             xycoords=("data", "axes fraction"),
@@ -112,7 +112,7 @@ def levels(series: NumberHistory) -> Sequence[tuple[int, int, float]]:
     ]
 
 
-def said(ratio: float | None) -> str:
+def change_words(ratio: float | None) -> str:
     """A change in words: ``+12%``."""
     if ratio is None:
         return "from zero"

@@ -16,7 +16,7 @@ from rich.text import Text
 from keymark import terminal
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
-from keymark.reports.history.chart import drawn_words, history_chart, said
+from keymark.reports.history.chart import change_words, drawn_words, history_chart
 from keymark.reports.history.headline_chart import WorkCharts, headline_charts, lettering
 from keymark.reports.history.headlines import WorkHistory, read_all
 from keymark.reports.history.series import History, read
@@ -228,5 +228,5 @@ def _rows(found: History) -> Iterable[tuple[str, str, str, str, str]]:
                 clean(" ".join(series.key)),
                 amount(change.before, series.unit),
                 amount(change.after, series.unit),
-                said(change.ratio),
+                change_words(change.ratio),
             )

@@ -43,8 +43,8 @@ def _chart(work: WorkHistory, headline: HeadlineHistory, place: int) -> Chart:
     title = f"{headline.title}: {work.scenario}"
     name = _STRANGE.sub("-", f"history_{place}_{work.scenario}_{headline.key}")[:_LONGEST_NAME]
     not_all = drawn_words(headline.history)
-    told = f" {not_all}; the table has all." if not_all else ""
-    label = f"Chart of the history of {title}. {headline.finding}{told}"
+    left_out = f" {not_all}; the table has all." if not_all else ""
+    label = f"Chart of the history of {title}. {headline.finding}{left_out}"
     drawing = replace(history_chart(headline.history), title=title)
     return chart(name, title, label, drawing, _grid(title, headline))
 

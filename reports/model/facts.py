@@ -159,9 +159,9 @@ def is_unchecked(run: Run) -> bool:
 
 def side_title(run: Run, engine: str | None = None) -> str:
     """What a side of a job is, in words; empty for runs that are of no job."""
-    told = run.record.processes
-    name = engine or (next(iter(told)) if len(told) == 1 else "")
-    title = told.get(name, {}).get("title")
+    processes = run.record.processes
+    name = engine or (next(iter(processes)) if len(processes) == 1 else "")
+    title = processes.get(name, {}).get("title")
     return _path(title) if isinstance(title, str) else ""
 
 
@@ -172,10 +172,10 @@ def versions(run: Run) -> dict[str, str]:
 
 def notes(run: Run) -> list[str]:
     """What the harness wants readers to know."""
-    said = [_path(note) for note in run.record.notes][:LONGEST_LIST]
+    found = [_path(note) for note in run.record.notes][:LONGEST_LIST]
     if run.record.is_running:
-        said.insert(0, "the run did not come to its end; `--resume` continues it")
-    return said
+        found.insert(0, "the run did not come to its end; `--resume` continues it")
+    return found
 
 
 def missing_cells(run: Run) -> list[str]:

@@ -126,8 +126,10 @@ class Question:
         if self.step == LAST:
             return _stored_parts(cell)
         if self.step == UPSERT:
-            told = {name: self.counted(cell, self.metric, phase=name) for name in PHASES}
-            return _medians(told) | ({"compaction": _compaction(cell)} if self.compacted else {})
+            by_phase = {name: self.counted(cell, self.metric, phase=name) for name in PHASES}
+            return _medians(by_phase) | (
+                {"compaction": _compaction(cell)} if self.compacted else {}
+            )
         return {}
 
 
@@ -342,8 +344,8 @@ def _main_part(question: Question, best: CellView, other: CellView) -> Differenc
     pairs = {name: (mine[name], theirs[name]) for name in mine if name in theirs}
     if not pairs.keys().isdisjoint(PHASES):
         # Engines tell different phases: what is in none that both tell is a part of its own.
-        told, also = (sum(pair[side] for pair in pairs.values()) for side in (0, 1))
-        pairs["time in none of the phases that both tell"] = whole - told, its - also
+        in_common, its_common = (sum(pair[side] for pair in pairs.values()) for side in (0, 1))
+        pairs["time in none of the phases that both tell"] = whole - in_common, its - its_common
     if not pairs or its <= whole:
         return None
     name = max(pairs, key=lambda each: pairs[each][1] - pairs[each][0])

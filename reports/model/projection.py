@@ -119,9 +119,9 @@ class CellView:
     def variant(self) -> str:
         """What the cell's id says beyond engine, index and data."""
         at = self.data
-        said = {f"shape-{at.shape}", f"rows-{at.rows}", f"batch-{at.batch}"}
+        of_data = {f"shape-{at.shape}", f"rows-{at.rows}", f"batch-{at.batch}"}
         parts = self.cell.removeprefix(f"{self.engine}/{self.index}").split("/")
-        return "/".join(part for part in parts if part and part not in said)
+        return "/".join(part for part in parts if part and part not in of_data)
 
     def steps(self) -> list[str]:
         """Steps of this cell in the order in which a run takes them."""

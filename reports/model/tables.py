@@ -192,25 +192,25 @@ def phases(cells: Sequence[CellView]) -> SummaryTable:
 
 def rest_words(cells: Sequence[CellView]) -> list[str]:
     """What the time of an upsert beyond its phases is, a sentence for each kind of cells."""
-    said = []
+    sentences = []
     cells = [cell for cell in cells if beyond_phases(cell, UPSERT, "wall_s")]
     if any(map(_tells_phases, cells)):
-        said.append(
+        sentences.append(
             "Between phases, Keymark asks for the schema of the rows, puts the changes of the "
             "index together, counts, and gives the lease back."
         )
     if any(is_native(cell.engine) and not _tells_phases(cell) for cell in cells):
-        said.append(
+        sentences.append(
             "Not told apart, of a revision that timed four phases only: opening the table, "
             "preparing and placing rows, services after the commit."
         )
     if any(hudi_name(cell.engine) for cell in cells):
-        said.append(
+        sentences.append(
             "Hudi reports no phases: they are read off its Spark stages. What it does between "
             "them (opening the table, planning, placing rows, committing) cannot be told apart."
         )
     others = dict.fromkeys(other.release for c in cells if (other := format_name(c.engine)))
-    return [*said, *(f"{release.title}: {release.untold}" for release in others)]
+    return [*sentences, *(f"{release.title}: {release.untold}" for release in others)]
 
 
 def shuffled(cells: Sequence[CellView]) -> SummaryTable:

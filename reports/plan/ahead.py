@@ -88,8 +88,8 @@ class Ahead:
     def estimate(self, cell: str, quantity: str, index: str, at: Workload) -> Estimate | None:
         """What was predicted; the workload that was measured is not asked."""
         del index, at
-        said = (each.quantities.get(quantity) for each in self.cells if each.cell == cell)
-        return next(said, None)
+        estimates = (each.quantities.get(quantity) for each in self.cells if each.cell == cell)
+        return next(estimates, None)
 
     def recommended(
         self, setting: str, among: str, at: Workload, indexes: Sequence[str]
@@ -144,9 +144,9 @@ def _cell(calibration: Calibration, record: RunRecord, cell: CellRecord) -> Cell
     quantities = {}
     for name in SCORED:
         here = asked(record, at) if name == LOOKUP else at
-        said = estimate(calibration, name, cell.index, here)
-        if said is not None and (name not in _SOMETIMES or said.value):
-            quantities[name] = said
+        predicted = estimate(calibration, name, cell.index, here)
+        if predicted is not None and (name not in _SOMETIMES or predicted.value):
+            quantities[name] = predicted
     return CellAhead(
         cell=cell.cell,
         index=cell.index,

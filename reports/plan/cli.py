@@ -66,7 +66,7 @@ def plan(
         return
     if records is None or batch is None:
         raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
-    said = {
+    ranges = {
         "records": records,
         "batch": batch,
         "partitions": partitions,
@@ -78,7 +78,7 @@ def plan(
         "new_share": new_share,
     }
     inputs = Inputs(
-        spans={name: span for name, span in said.items() if span is not None},
+        spans={name: span for name, span in ranges.items() if span is not None},
         shards=shards or 0,
         buckets=buckets,
         ordered=ordered,
@@ -204,9 +204,9 @@ def _score(
     from keymark.reports.model import projection  # noqa: PLC0415
     from keymark.reports.plan import ahead, score  # noqa: PLC0415  not for a prediction
 
-    told = ahead.load(predictions, known) if predictions else None
+    committed = ahead.load(predictions, known) if predictions else None
     runs = projection.load([run_folder_mirror.local(name) for name in names])
-    made = score.score(known, runs, told)
+    made = score.score(known, runs, committed)
     if as_json:
         print(json.dumps(score.document(made), indent=2, allow_nan=False))
     else:

@@ -101,8 +101,8 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
     best = order[0]
     ties = tuple(each for each in order[1:] if costs[each].overlaps(costs[best]))
     far = at.rows / calibration.largest_rows
-    told = len(order) == 1
-    if told:
+    is_decided = len(order) == 1
+    if is_decided:
         why = f"{best} is the only index asked for"
     elif far > FAR:
         rows = math.ceil(at.rows / FAR)
@@ -116,19 +116,19 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
     elif len(ties) == len(order) - 1:
         why = _undecided(calibration, at, order)
     elif (known := _well_known(order, costs, open_)) is not None:
-        told = True
+        is_decided = True
         why = _doubtful(open_[best], costs[best], known, costs[known])
         best = known
     else:
-        told = True
+        is_decided = True
         factor = costs[order[1]].value / max(costs[best].value, 1e-9)
         why = f"{best} is predicted to add least to a write, {order[1]} {factor:.2f} times as much"
     return Choice(
-        recommended=best if told else None,
+        recommended=best if is_decided else None,
         order=tuple(order),
         ties=ties,
         why=why,
-        options=options_of(calibration.model, best, at) if told else {},
+        options=options_of(calibration.model, best, at) if is_decided else {},
         untold=tuple(open_.values()),
     )
 

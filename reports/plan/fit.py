@@ -105,9 +105,9 @@ def _tables(runs: Sequence[Run]) -> str:
     """Where the tables of all runs lay: their constants have the latency of that place."""
     lay = [(run.record.scenario.table.location or DISK).partition("://")[0] for run in runs]
     if len(set(lay)) > 1:
-        told = (f"{run.name} on {clean(place, 10)}" for run, place in zip(runs, lay, strict=True))
+        places = (f"{run.name} on {clean(place, 10)}" for run, place in zip(runs, lay, strict=True))
         raise ReportError(
-            f"runs with tables in different places are not fitted together: {', '.join(told)}"
+            f"runs with tables in different places are not fitted together: {', '.join(places)}"
         )
     return lay[0]
 

@@ -45,8 +45,8 @@ class Inputs:
     def workload(self, values: Mapping[str, float]) -> Workload:
         """The workload of one value for each input."""
         rows, partitions = values["records"], max(1, round(values["partitions"]))
-        said = values.get("files")
-        files = round(said) if said else files_for(rows, values["row_bytes"], partitions)
+        count = values.get("files")
+        files = round(count) if count else files_for(rows, values["row_bytes"], partitions)
         return Workload(
             rows=rows,
             batch=values["batch"],

@@ -154,8 +154,8 @@ def files_of_load(record: RunRecord, at: Workload) -> float:
 
     It has a task for each core, or as many as Spark's default parallelism says.
     """
-    said = record.spark_conf.get("spark.default.parallelism", "")
-    tasks = int(said) if said.isdecimal() else at.cores
+    parallelism = record.spark_conf.get("spark.default.parallelism", "")
+    tasks = int(parallelism) if parallelism.isdecimal() else at.cores
     return float(tasks * at.partitions)
 
 
@@ -310,8 +310,8 @@ def _cores(record: RunRecord) -> int:
     local = _MASTER.fullmatch(record.scenario.spark.master)
     if local:
         return int(local[1])
-    said = record.spark_conf.get("spark.default.parallelism", "")
-    return int(said) if said.isdecimal() and int(said) else 2
+    parallelism = record.spark_conf.get("spark.default.parallelism", "")
+    return int(parallelism) if parallelism.isdecimal() and int(parallelism) else 2
 
 
 def _size(text: str) -> float:

@@ -130,25 +130,25 @@ def load(
             currency than the machine's.
         PriceError: with every mistake found.
     """
-    said: dict[str, Any] = {} if path is None else _document(path)
+    values: dict[str, Any] = {} if path is None else _document(path)
     if writes_per_day is not None:
-        said["writes_per_day"] = writes_per_day
+        values["writes_per_day"] = writes_per_day
     if machine is None:
-        return Bill(prices=_checked(said, path))
-    said = {"currency": machine.currency, "writes_per_day": WRITES_PER_DAY} | said
+        return Bill(prices=_checked(values, path))
+    values = {"currency": machine.currency, "writes_per_day": WRITES_PER_DAY} | values
     ship = {quote.of: quote for quote in machine.quotes}
     needed = {"executor_hour": "executor", "storage_gb_month": "storage"}
-    absent = {key: of for key, of in needed.items() if key not in said}
-    if said["currency"] != machine.currency:
+    absent = {key: of for key, of in needed.items() if key not in values}
+    if values["currency"] != machine.currency:
         if absent:
             raise ReportError(
-                f"the price file {path} is in {clean(said['currency'], 12)} and the price of "
+                f"the price file {path} is in {clean(values['currency'], 12)} and the price of "
                 f"{machine.name} in {machine.currency}: the file needs {', '.join(absent)}, too"
             )
         ship = {}
     used = [ship[of] for of in absent.values() if of in ship]
     filled = {key: ship[of].planned if of in ship else 0.0 for key, of in absent.items()}
-    prices = _checked(said | filled, path)
+    prices = _checked(values | filled, path)
     kinds = [kind for kind in REQUEST_KINDS if kind in ship and kind not in prices.requests_1000]
     requests = prices.requests_1000 | {kind: ship[kind].planned for kind in kinds}
     return Bill(

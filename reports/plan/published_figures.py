@@ -284,13 +284,13 @@ def page(made: Foresight, why: Mapping[str, str], *, file: str, command: str) ->
 
 def _row(figure: Figure, each: Foretold, why: str) -> str:
     found, verdict = each.estimate, each.verdict(figure.published)
-    said = "no constants for it"
+    words = "no constants for it"
     if found is not None:
         plain = f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
-        said = worded(found, figure.unit) if figure.unit else plain
+        words = worded(found, figure.unit) if figure.unit else plain
     published = amount(figure.published, figure.unit) if figure.unit else f"{figure.published:.2f}"
     reasons: Sequence[str] = [why] if why else []
     if verdict == "cannot tell" and not why and each.open:
         reasons = [f"a constant is not told; `{each.open}` would tell it"]
     beyond = f"{each.beyond:,.0f} times"
-    return f"| {figure.words} | {published} | {said} | {beyond} | {verdict} | {''.join(reasons)} |"
+    return f"| {figure.words} | {published} | {words} | {beyond} | {verdict} | {''.join(reasons)} |"

@@ -67,8 +67,8 @@ def beside(made: Plan, also: Plan) -> list[str]:
     if first == second:
         return []
     name = also.calibration.engine
-    told = f"of {name} the choice would be {second or 'nothing'} ({also.choice.why})"
-    return [f"{told}; --engine {name} shows it"]
+    other = f"of {name} the choice would be {second or 'nothing'} ({also.choice.why})"
+    return [f"{other}; --engine {name} shows it"]
 
 
 def worded(found: Estimate, unit: str) -> str:
@@ -98,13 +98,13 @@ def table(made: Plan) -> tuple[list[str], list[list[str]]]:
 def lines(made: Plan) -> list[str]:
     """The answer in sentences, without the table."""
     choice = made.choice
-    said = tie_lines(made)
-    said.append(f"recommended: {choice.recommended or 'nothing'} ({choice.why})")
-    said += [f"  {name}={value}" for name, value in choice.options.items()]
-    said += over_ranges(made.regrets) if made.regrets else []
-    said += remarks(made)
-    said += [crossing(each) for each in made.crossovers]
-    return said + basis(made)
+    sentences = tie_lines(made)
+    sentences.append(f"recommended: {choice.recommended or 'nothing'} ({choice.why})")
+    sentences += [f"  {name}={value}" for name, value in choice.options.items()]
+    sentences += over_ranges(made.regrets) if made.regrets else []
+    sentences += remarks(made)
+    sentences += [crossing(each) for each in made.crossovers]
+    return sentences + basis(made)
 
 
 def basis(made: Plan) -> list[str]:
@@ -115,31 +115,33 @@ def basis(made: Plan) -> list[str]:
         f"{at.partitions:,} partitions; batches of {at.batch:,.0f} keys, {at.new_share:.0%} new; "
         f"{made.wish.executors} executors, {at.cores} cores"
     )
-    said = [situation]
+    sentences = [situation]
     if made.wish.merge_on_read:
-        said.append(COPY_ON_WRITE_ONLY)
-    said.append(f"fitted on {made.calibration.where} (calibration {made.calibration.name})")
+        sentences.append(COPY_ON_WRITE_ONLY)
+    sentences.append(f"fitted on {made.calibration.where} (calibration {made.calibration.name})")
     if made.outside:
         far = [f"{name} {factor:,.1f} times" for name, factor in made.outside.items()]
-        said.append(f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}")
-        said.append(widening(made.calibration))
-    said += costs(made)
+        sentences.append(
+            f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}"
+        )
+        sentences.append(widening(made.calibration))
+    sentences += costs(made)
     apart: dict[str, list[str]] = {}
     for index in made.of("added_s"):
         if why := why_apart(made.calibration.model.known[index], made.wish):
             apart.setdefault(why, []).append(index)
-    return said + [f"not compared: {', '.join(names)}; {why}" for why, names in apart.items()]
+    return sentences + [f"not compared: {', '.join(names)}; {why}" for why, names in apart.items()]
 
 
 def widening(calibration: Calibration) -> str:
     """What ranges beyond a calibration are widened by."""
-    told = {distance(each.beyond) for each in calibration.errors if each.quantity in PARTS}
-    if not told:
+    distances = {distance(each.beyond) for each in calibration.errors if each.quantity in PARTS}
+    if not distances:
         return (
             "widened by a rule of thumb: no score has told how far off predictions are out there "
             "(--score RUN --save FILE keeps what a run shows)"
         )
-    at = " and ".join(f"{10**power:,}" for power in sorted(told))
+    at = " and ".join(f"{10**power:,}" for power in sorted(distances))
     return f"widened by the errors that scores have seen about {at} times beyond the calibration"
 
 
@@ -148,9 +150,9 @@ def costs(made: Plan) -> list[str]:
     bill = made.wish.bill
     if bill is None:
         return []
-    said = [f"cost a month: {bill.prices.writes_per_day:g} writes a day"]
+    sentences = [f"cost a month: {bill.prices.writes_per_day:g} writes a day"]
     if bill.machine is not None:
-        said += _machine(made, bill.machine)
+        sentences += _machine(made, bill.machine)
     listed: dict[str, list[str]] = {}
     for quote in quotes(made):
         of = bill.machine.name if bill.machine and quote.of == "executor" else quote.of
@@ -160,34 +162,36 @@ def costs(made: Plan) -> list[str]:
             f"price list of {quote.date.isoformat()}: {quote.page}"
         )
         listed.setdefault(text, []).append(of.upper() if of in REQUEST_KINDS else of)
-    said += [f"  {', '.join(names)}: {text}" for text, names in listed.items()]
+    sentences += [f"  {', '.join(names)}: {text}" for text, names in listed.items()]
     if bill.without_storage:
-        said.append(
+        sentences.append(
             "storage is not in the cost: no price list with it ships for this cloud; "
             "storage_gb_month in a file for --prices adds it"
         )
     if not any(counted(made, kind) for kind in REQUEST_KINDS):
-        said.append(
+        sentences.append(
             "requests are not in the cost: this calibration has none; one of tables on a store has "
             f"({measuring_on_store(made.calibration.engine)})"
         )
     elif kinds := unpriced(made):
-        said.append(f"{', '.join(kinds)} requests are not in the cost: no price of them is given")
-    return said
+        sentences.append(
+            f"{', '.join(kinds)} requests are not in the cost: no price of them is given"
+        )
+    return sentences
 
 
 def _machine(made: Plan, machine: Machine) -> list[str]:
     """Its size, and which indexes need more memory than it has."""
     memory = amount(machine.memory_bytes, Unit.BYTES.value)
-    said = [f"executor: {machine.name}, {machine.cores} cores, {memory} of memory"]
+    sentences = [f"executor: {machine.name}, {machine.cores} cores, {memory} of memory"]
     for index, each in made.of("memory_bytes").items():
         needed = each.estimate.value * machine.cores
         if needed > machine.memory_bytes:
-            said.append(
+            sentences.append(
                 f"{index} needs more memory than {machine.name} has: "
                 f"{amount(needed, Unit.BYTES.value)} for {machine.cores} tasks at a time"
             )
-    return said
+    return sentences
 
 
 def over_ranges(made: Regrets) -> list[str]:
@@ -195,24 +199,24 @@ def over_ranges(made: Regrets) -> list[str]:
     named = ", ".join(
         f"{name} {digits(span.low)} to {digits(span.high)}" for name, span in made.ranges.items()
     )
-    said = [f"over {named} (the table below is of their middle):"]
+    sentences = [f"over {named} (the table below is of their middle):"]
     for each in made.order:
         place = ", ".join(f"{name} {digits(value)}" for name, value in each.at.items())
         least = (
             f" (at {place}, where {each.better} adds least)" if each.better != each.index else ""
         )
-        said.append(f"  {each.index}: at most {each.worst:.0%} of a write more{least}")
+        sentences.append(f"  {each.index}: at most {each.worst:.0%} of a write more{least}")
     if len(made.good) > 1:
-        said.append(f"  good choices all over the ranges: {', '.join(made.good)}")
+        sentences.append(f"  good choices all over the ranges: {', '.join(made.good)}")
     for change in made.changes:
         end = f", and {change.high} at the high end" if change.above != change.high else ""
-        said.append(
+        sentences.append(
             f"  {change.along} changes it at {digits(change.at)}: below, {change.low} adds least "
             f"(at the low end {change.high} costs {change.low_regret:.0%} of a write more); above, "
             f"{change.above}{end} (at the high end {change.low} costs {change.high_regret:.0%} "
             "more)"
         )
-    return said
+    return sentences
 
 
 def tied(choice: Choice) -> str:
@@ -235,25 +239,25 @@ def difference(made: Plan) -> str:
 
 def remarks(made: Plan) -> list[str]:
     """How little of a write the index is, if so; its shards; what the calibration cannot tell."""
-    said = [missing.line] if (missing := made.unknown_latency) else []
+    sentences = [missing.line] if (missing := made.unknown_latency) else []
     index_share = made.index_share
     if index_share is not None and index_share <= _LITTLE:
         share = f"{index_share:.0%}".replace("0%", "less than 1%")
-        said.append(f"with {made.choice.order[0]} the index is {share} of this write")
+        sentences.append(f"with {made.choice.order[0]} the index is {share} of this write")
     if made.shards is not None:
         groups = made.shards
-        said.append(f"{groups.index} index: {groups.count:,} file groups ({groups.why})")
-    said += [
+        sentences.append(f"{groups.index} index: {groups.count:,} file groups ({groups.why})")
+    sentences += [
         f"{each.index} rests on what {each.words} costs, which this calibration cannot tell: up to "
         f"{amount(each.seconds, Unit.SECONDS.value)} more; {each.run} would tell"
         for each in made.choice.untold
     ]
     if left := unpredicted(made):
-        said.append(
+        sentences.append(
             f"not predicted: {', '.join(left)}; this calibration has no cells of "
             f"{'it' if len(left) == 1 else 'them'} ({measuring(made.calibration, left)})"
         )
-    return said
+    return sentences
 
 
 def crossing(each: Crossover) -> str:
@@ -303,17 +307,17 @@ def score_table(found: Sequence[Off]) -> tuple[list[str], list[list[str]]]:
 def score_lines(made: Score) -> list[str]:
     """What a score says in sentences."""
     low, high = made.factors
-    told = f"{made.cells} cells, {made.outside} of them beyond the calibration"
-    said = [f"{told} ({low:.1f} to {high:.1f} times), of {', '.join(made.engines)}"]
+    cells = f"{made.cells} cells, {made.outside} of them beyond the calibration"
+    sentences = [f"{cells} ({low:.1f} to {high:.1f} times), of {', '.join(made.engines)}"]
     for among in AMONG:
         right, count, none = made.hits(among)
         if count + none:
             share = f" ({right / count:.0%})" if count else ""
-            said.append(
+            sentences.append(
                 f"recommendation among {among} indexes: right in {right} of {count}{share}, "
                 f"none in {none}"
             )
-    return said + [
+    return sentences + [
         f"cells of {each} stand in for {made.engine}: tables of version {table_version(each)} "
         f"instead of {table_version(made.engine)}; from 1.1 on Hudi streams metadata writes, in "
         "tables of version 8 and later only"

@@ -219,11 +219,11 @@ def _engine(calibration: Calibration, run: Run) -> str:
 def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
     """What a run tells that the fit has not seen: of a run of the fit, its larger tables."""
     engine = _engine(calibration, run)
-    told = set(SCORED) if engine == calibration.engine else set(SCORED) - set(_OF_OWN_TABLES)
+    scored = set(SCORED) if engine == calibration.engine else set(SCORED) - set(_OF_OWN_TABLES)
     found = [
         each
         for each in observations(run, engine)
-        if each.index in calibration.indexes and each.quantity in told
+        if each.index in calibration.indexes and each.quantity in scored
     ]
     if run.run_id not in calibration.runs:
         return found
@@ -266,10 +266,10 @@ def _compared(
     calibration: Calibration, found: Sequence[Observation], predictor: Predictor
 ) -> Iterable[_Pair]:
     for each in found:
-        said = predictor.estimate(each.cell, each.quantity, each.index, each.at)
+        predicted = predictor.estimate(each.cell, each.quantity, each.index, each.at)
         known = each.quantity in (WHOLE, LOOKUP) or each.equation in calibration.equations
-        if said is not None and (known or not each.value):
-            yield each, said
+        if predicted is not None and (known or not each.value):
+            yield each, predicted
 
 
 def _grouped(
@@ -277,10 +277,10 @@ def _grouped(
 ) -> Iterable[Off]:
     known = tuple(calibration.model.known)
     groups: dict[tuple[str, str, int], list[_Pair]] = {}
-    for each, said in compared:
+    for each, predicted in compared:
         far = distance(farthest(calibration, each.at))
         groups.setdefault((each.quantity, each.index if by_index else "", far), []).append(
-            (each, said)
+            (each, predicted)
         )
     ordered = sorted(groups, key=lambda k: (SCORED.index(k[0]), place_in(k[1], known), k[2]))
     for kind in ordered:

@@ -56,8 +56,8 @@ def add(source: Path, root: Path) -> Checked:
             (checked,) = check(made)
             if not checked.findings:
                 made.rename(target)
-            said = provenance.read(root).get(target.name, Provenance())
-            return replace(checked, path=target, provenance=said)
+            label = provenance.read(root).get(target.name, Provenance())
+            return replace(checked, path=target, provenance=label)
     except OSError as error:
         where = clean(error.filename or target)
         raise ReportError(f"{where} cannot be written: {error.strerror}") from error
@@ -74,8 +74,10 @@ def _ended(folder: RunFolder) -> RunRecord:
     now = folder.digest(json.loads(folder.info_file.read_text(encoding="utf-8")))
     differ = sorted(name for name in {*now, *kept} if now.get(name) != kept.get(name))
     if differ:
-        said = f"{', '.join(differ)} of {folder.path} is not what the run left: its digest differs"
-        raise ReportError(clean(said))
+        mistake = (
+            f"{', '.join(differ)} of {folder.path} is not what the run left: its digest differs"
+        )
+        raise ReportError(clean(mistake))
     return record
 
 

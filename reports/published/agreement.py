@@ -138,10 +138,12 @@ class Agreement:
         of = f"{len(self.differing)} of {len(self.ratios)} ratios"
         counted = f"{len(self.counters)} of {self.compared} counters"
         first = "; ".join(self.sentences()[:_NAMED])
-        said = f"{subject} disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
+        sentence = (
+            f"{subject} disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
+        )
         if not self.settings:
-            return f"{said} Versions and machine are the same."
-        return f"{said} What else differs: {'; '.join(self.settings)}."
+            return f"{sentence} Versions and machine are the same."
+        return f"{sentence} What else differs: {'; '.join(self.settings)}."
 
 
 def agreement(published: Path, repeated: Path) -> Agreement:
@@ -255,9 +257,9 @@ def _ratio(pair: RatioPair) -> dict[str, Any]:
 
 def _counted(finding: Finding) -> str:
     """What became of a counter, without a verdict on it: a repetition is no regression."""
-    said = render.sentence(replace(finding, causes=()))
+    sentence = render.sentence(replace(finding, causes=()))
     verdict = finding.judged.verdict.value
-    return said.removeprefix(verdict).lstrip(",; ") or "it is not there"
+    return sentence.removeprefix(verdict).lstrip(",; ") or "it is not there"
 
 
 def _name(side: RunNumbers) -> str:

@@ -74,15 +74,15 @@ def _of_parts(taken: Taken, values: Values) -> Iterator[Finding]:
         timed = (values.get((phase, "wall_s")) for phase in PHASES[:-1])
         spent = sum(each[1].value for each in timed if each is not None)
         if spent > sample.value * (1 + _ROUNDING) + _ROUNDING:
-            said = f"{taken} took {sample.value:.6g} s, and its phases {spent:.6g} s"
-            yield in_line(SAMPLES, number, "value", said)
+            mistake = f"{taken} took {sample.value:.6g} s, and its phases {spent:.6g} s"
+            yield in_line(SAMPLES, number, "value", mistake)
     kinds = [values.get((phase, "bytes_written")) for phase in ("write", "index", "commit")]
     total = values.get(("total", "bytes_written"))
     if total is not None and None not in kinds:
         parts = sum(each[1].value for each in kinds if each is not None)
         if parts != total[1].value:
-            said = f"{taken} wrote {total[1].value:,} bytes, and its phases {parts:,}"
-            yield in_line(SAMPLES, total[0], "value", said)
+            mistake = f"{taken} wrote {total[1].value:,} bytes, and its phases {parts:,}"
+            yield in_line(SAMPLES, total[0], "value", mistake)
 
 
 def _of_rates(taken: Taken, values: Values) -> Iterator[Finding]:
@@ -95,9 +95,9 @@ def _of_rates(taken: Taken, values: Values) -> Iterator[Finding]:
         known = [each for each in found if each is not None]
         if len(known) < len(found):
             continue
-        (number, said), (_, above), (_, below) = known
-        if abs(said.value * below.value - above.value) > _ROUNDING * abs(above.value):
-            what = f"{taken}: {rate} is {said.value:.6g}, but {over} are {above.value:.6g}"
+        (number, rated), (_, above), (_, below) = known
+        if abs(rated.value * below.value - above.value) > _ROUNDING * abs(above.value):
+            what = f"{taken}: {rate} is {rated.value:.6g}, but {over} are {above.value:.6g}"
             yield in_line(SAMPLES, number, "value", f"{what} and {under} {below.value:.6g}")
 
 
@@ -107,15 +107,15 @@ def _of_machine(taken: Taken, values: Values, cores: int, memory: int) -> Iterat
     if whole is not None and spent is not None:
         most = cores * (whole[1].value * _SLACK + _SLACK_S)
         if spent[1].value > most:
-            said = (
+            mistake = (
                 f"{taken} spent {digits(spent[1].value)} s of processor time within "
                 f"{digits(whole[1].value)} s on {cores} cores"
             )
-            yield in_line(SAMPLES, spent[0], "value", said)
+            yield in_line(SAMPLES, spent[0], "value", mistake)
     held = values.get(("total", "peak_memory_bytes"))
     if held is not None and held[1].value > memory:
-        said = f"{taken} held {held[1].value:,} bytes, and the machine has {memory:,}"
-        yield in_line(SAMPLES, held[0], "value", said)
+        mistake = f"{taken} held {held[1].value:,} bytes, and the machine has {memory:,}"
+        yield in_line(SAMPLES, held[0], "value", mistake)
 
 
 def _of_stages(
@@ -147,19 +147,19 @@ def _of_counters(
     for name, total in counted.items():
         found = values.get((phase, name))
         if found is not None and found[1].value != total:
-            said = f"{taken}: {name} of {phase} is {found[1].value:,}"
-            yield in_line(SAMPLES, found[0], "value", f"{said}; its stages have {total:,}")
+            mistake = f"{taken}: {name} of {phase} is {found[1].value:,}"
+            yield in_line(SAMPLES, found[0], "value", f"{mistake}; its stages have {total:,}")
         elif found is None and phase == "total":
             yield in_file(SAMPLES, "", f"{taken} has stages, and no {name}")
 
 
-def _without_stages(steps: Mapping[Taken, Values], told: set[Taken]) -> Iterator[Finding]:
+def _without_stages(steps: Mapping[Taken, Values], with_stages: set[Taken]) -> Iterator[Finding]:
     """Steps whose tasks were counted are in stages.jsonl."""
     for taken, values in steps.items():
         tasks = values.get(("total", "tasks"))
-        if taken not in told and not taken.warmup and tasks is not None and tasks[1].value:
-            said = f"{taken} has {tasks[1].value:,} tasks, and no stage in {STAGES}"
-            yield in_line(SAMPLES, tasks[0], "value", said)
+        if taken not in with_stages and not taken.warmup and tasks is not None and tasks[1].value:
+            mistake = f"{taken} has {tasks[1].value:,} tasks, and no stage in {STAGES}"
+            yield in_line(SAMPLES, tasks[0], "value", mistake)
 
 
 def _of_duration(run: PublishedRun, steps: Mapping[Taken, Values]) -> Iterator[Finding]:
@@ -171,8 +171,8 @@ def _of_duration(run: PublishedRun, steps: Mapping[Taken, Values]) -> Iterator[F
     lasted = (ended - began).total_seconds() + 1
     spent = sum(values[_WHOLE][1].value for values in steps.values() if _WHOLE in values)
     if spent > lasted:
-        said = f"the run lasted {lasted:,.0f} s, and its steps took {spent:,.0f} s"
-        yield in_file(INFO, "started, finished", said)
+        mistake = f"the run lasted {lasted:,.0f} s, and its steps took {spent:,.0f} s"
+        yield in_file(INFO, "started, finished", mistake)
 
 
 def _of_beats(run: PublishedRun, steps: Mapping[Taken, Values]) -> Iterator[Finding]:

@@ -89,21 +89,21 @@ def check(path: Path) -> list[Checked]:
     Raises:
         ReportError: there is none, or what says where they come from cannot be used.
     """
-    found, said = folders(path), provenance.read(root_of(path))
-    call = partial(_checked, said=said)
+    found, labels = folders(path), provenance.read(root_of(path))
+    call = partial(_checked, labels=labels)
     made = on_each_core(call, found) if len(found) > _FEW else [call(each) for each in found]
-    return with_labels(made, path, said)
+    return with_labels(made, path, labels)
 
 
 def with_labels(
-    made: Sequence[Checked], path: Path, said: Mapping[str, Provenance]
+    made: Sequence[Checked], path: Path, labels: Mapping[str, Provenance]
 ) -> list[Checked]:
     """Add what is wrong with the labels of runs that were checked.
 
     Args:
         made: the runs of `folders(path)`.
         path: a run folder, or one of published runs.
-        said: whose each run is, by its id.
+        labels: whose each run is, by its id.
 
     Raises:
         ReportError: a run cannot be read.
@@ -114,23 +114,23 @@ def with_labels(
         name = each.provenance.repeated
         # Where one folder is checked, the run that repeats it is beside it.
         if name and name not in right and Path(name).name == name and (root / name / INFO).exists():
-            right[name] = _checked(root / name, said)
+            right[name] = _checked(root / name, labels)
     labelled = [
         replace(each, findings=(*each.findings, *_label_findings(each, right))) for each in made
     ]
-    absent = sorted(said.keys() - {each.path.name for each in made}) if root == path else []
+    absent = sorted(labels.keys() - {each.path.name for each in made}) if root == path else []
     if absent:
         wrong = [in_file(provenance.FILE, f"runs.{name}", "is not there") for name in absent]
         labelled.append(Checked(path=root, provenance=Provenance(), findings=tuple(wrong)))
     return labelled
 
 
-def examined(path: Path, said: Provenance) -> Examined:
+def examined(path: Path, label: Provenance) -> Examined:
     """Check the files of one run folder.
 
     Args:
         path: the folder.
-        said: whose run it is; that is not checked.
+        label: whose run it is; that is not checked.
 
     Raises:
         ReportError: a file cannot be read.
@@ -152,12 +152,12 @@ def examined(path: Path, said: Provenance) -> Examined:
     except OSError as error:
         raise ReportError(f"{clean(path)} cannot be read: {error.strerror}") from error
     count = len(read_run.samples) if read_run else 0
-    checked = Checked(path=path, provenance=said, findings=tuple(found), samples=count)
+    checked = Checked(path=path, provenance=label, findings=tuple(found), samples=count)
     return Examined(checked=checked, right=right)
 
 
-def _checked(path: Path, said: Mapping[str, Provenance]) -> Checked:
-    return examined(path, said.get(path.resolve().name, Provenance())).checked
+def _checked(path: Path, labels: Mapping[str, Provenance]) -> Checked:
+    return examined(path, labels.get(path.resolve().name, Provenance())).checked
 
 
 def _label_findings(run: Checked, known: Mapping[str, Checked]) -> list[Finding]:
@@ -175,14 +175,14 @@ def _label_findings(run: Checked, known: Mapping[str, Checked]) -> list[Finding]
         return []
     again = known.get(name)
     if name == own:
-        said = "a run does not repeat itself"
+        mistake = "a run does not repeat itself"
     elif again is None:
-        said = f"{name} is not there"
+        mistake = f"{name} is not there"
     elif again.findings:
-        said = f"{name} is itself refused: {again.findings[0]}"
+        mistake = f"{name} is itself refused: {again.findings[0]}"
     else:
-        said = _other_work(run.path, again.path)
-    return [in_file(provenance.FILE, f"runs.{own}.repeated", said)] if said else []
+        mistake = _other_work(run.path, again.path)
+    return [in_file(provenance.FILE, f"runs.{own}.repeated", mistake)] if mistake else []
 
 
 def _other_work(first: Path, second: Path) -> str:

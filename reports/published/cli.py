@@ -115,8 +115,8 @@ def show(made: Sequence[Checked], *, as_json: bool) -> None:
             many = "" if len(each.findings) == 1 else "s"
             console.print(Text(f"refused: {name}, {len(each.findings):,} finding{many}"))
         else:
-            said = f"{each.samples:,} samples give every number; {each.provenance.label}"
-            console.print(Text(f"right: {name}, {said}"))
+            basis = f"{each.samples:,} samples give every number; {each.provenance.label}"
+            console.print(Text(f"right: {name}, {basis}"))
 
 
 def _document(made: Checked) -> dict[str, Any]:
@@ -126,6 +126,6 @@ def _document(made: Checked) -> dict[str, Any]:
         "samples": made.samples,
         "provenance": made.provenance.label,
         "findings": [
-            {"file": each.file, "place": each.place, "said": each.said} for each in made.findings
+            {"file": each.file, "place": each.place, "said": each.mistake} for each in made.findings
         ],
     }

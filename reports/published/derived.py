@@ -28,8 +28,8 @@ _ROUNDING = 1e-9
 
 def summary(run: Run, sections: Parts) -> dict[str, Any]:
     """What `summary.json` says about a run, in JSON's types."""
-    said = json.dumps(parts.summary([run], sections), allow_nan=False)
-    document: dict[str, Any] = json.loads(said)
+    text = json.dumps(parts.summary([run], sections), allow_nan=False)
+    document: dict[str, Any] = json.loads(text)
     return document
 
 
@@ -44,22 +44,22 @@ def derived_findings(run: Run, sections: Parts) -> Iterator[Finding]:
     if "noise" not in given:
         yield in_file(CANARY, "", "has too few beats to say how noisy the machine was")
     try:
-        said = json.loads(content(run.folder / SUMMARY))
+        published = json.loads(content(run.folder / SUMMARY))
     except (ValueError, RecursionError, RunFolderError) as error:
         yield in_file(SUMMARY, "", f"is no JSON: {error}")
         return
-    if not isinstance(said, dict) or not said.keys() >= set(_NEEDED):
+    if not isinstance(published, dict) or not published.keys() >= set(_NEEDED):
         yield in_file(SUMMARY, "", f"does not say {', '.join(_NEEDED)}")
         return
-    rename_steps(said)
-    for place, what in _differences(said, given, ""):
+    rename_steps(published)
+    for place, what in _differences(published, given, ""):
         yield in_file(SUMMARY, place, what)
 
 
-def _differences(said: object, given: object, place: str) -> Iterator[tuple[str, str]]:
+def _differences(published: object, given: object, place: str) -> Iterator[tuple[str, str]]:
     """(where, what is said and what the samples give) of all that differs."""
-    if isinstance(said, Mapping) and isinstance(given, Mapping):
-        for key, value in said.items():
+    if isinstance(published, Mapping) and isinstance(given, Mapping):
+        for key, value in published.items():
             if key in given and _is_equal(value, given[key]):
                 continue
             inside = f"{place}.{key}" if place else str(key)
@@ -67,25 +67,25 @@ def _differences(said: object, given: object, place: str) -> Iterator[tuple[str,
                 yield inside, f"is {_short(value)}; the samples give nothing of the kind"
             else:
                 yield from _differences(value, given[key], inside)
-    elif isinstance(said, list) and isinstance(given, list):
-        if len(said) != len(given):
-            yield place, f"has {len(said):,} entries; the samples give {len(given):,}"
+    elif isinstance(published, list) and isinstance(given, list):
+        if len(published) != len(given):
+            yield place, f"has {len(published):,} entries; the samples give {len(given):,}"
             return
-        for number, (one, other) in enumerate(zip(said, given, strict=True)):
+        for number, (one, other) in enumerate(zip(published, given, strict=True)):
             if not _is_equal(one, other):
                 yield from _differences(one, other, f"{place}[{_named(other, number)}]")
-    elif not _is_equal(said, given):
-        yield place, f"is {_short(said)}; the samples give {_short(given)}"
+    elif not _is_equal(published, given):
+        yield place, f"is {_short(published)}; the samples give {_short(given)}"
 
 
-def _is_equal(said: object, given: object) -> bool:
+def _is_equal(published: object, given: object) -> bool:
     """Whether two values are equal; False for lists and objects, whose entries are compared."""
     numbers = (int, float)
-    if isinstance(said, bool) or isinstance(given, bool):
-        return said is given
-    if isinstance(said, numbers) and isinstance(given, numbers):
-        return math.isclose(said, given, rel_tol=_ROUNDING)
-    return isinstance(said, str | None) and said == given
+    if isinstance(published, bool) or isinstance(given, bool):
+        return published is given
+    if isinstance(published, numbers) and isinstance(given, numbers):
+        return math.isclose(published, given, rel_tol=_ROUNDING)
+    return isinstance(published, str | None) and published == given
 
 
 def _named(item: object, number: int) -> str:

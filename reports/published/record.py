@@ -67,8 +67,8 @@ def _versions(record: RunRecord) -> Iterator[Finding]:
             yield _wrong(f"versions.{name}", "is not there")
     revision = record.versions.get("revision", "")
     if revision.endswith("+"):
-        said = f"{revision} had changes that were not committed: nobody can repeat the run"
-        yield _wrong("versions.revision", said)
+        mistake = f"{revision} had changes that were not committed: nobody can repeat the run"
+        yield _wrong("versions.revision", mistake)
     elif revision and not _REVISION.fullmatch(revision):
         yield _wrong("versions.revision", "is no commit of 12 letters")
 
@@ -82,8 +82,8 @@ def _machine(machine: MachineRecord, began: datetime | None) -> Iterator[Finding
     if machine.disk and not (type(size) is int and size > 0):
         yield _wrong("machine.disk.bytes", "is not the size of a disk")
     if machine.cores < 0 or machine.memory_bytes % _PAGE or machine.memory_bytes < 0:
-        said = "are not what a system tells: whole cores, whole pages of memory"
-        yield _wrong("machine.cores, machine.memory_bytes", said)
+        mistake = "are not what a system tells: whole cores, whole pages of memory"
+        yield _wrong("machine.cores, machine.memory_bytes", mistake)
     if not (machine.load_1m >= 0 and machine.megahertz >= 0):
         yield _wrong("machine.load_1m, machine.megahertz", "are below zero")
     for name in machine.model_extra or ():
@@ -112,5 +112,5 @@ def _texts(value: object, place: str) -> Iterable[Finding]:
             yield _wrong(place, "names a folder of the machine")
 
 
-def _wrong(place: str, said: str) -> Finding:
-    return in_file(INFO, place, said)
+def _wrong(place: str, mistake: str) -> Finding:
+    return in_file(INFO, place, mistake)

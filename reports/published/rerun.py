@@ -46,8 +46,8 @@ def command(folder: Path) -> list[str]:
     try:
         words = shlex.split(facts.command(run))
     except ValueError as error:
-        said = f"the command of {run.run_id} cannot be read: {error}"
-        raise ReportError(clean(said)) from error
+        mistake = f"the command of {run.run_id} cannot be read: {error}"
+        raise ReportError(clean(mistake)) from error
     if "run" not in words:
         raise ReportError(f"{clean(run.run_id)} was not made by `run`, and is not repeated")
     words = words[words.index("run") :]

@@ -43,16 +43,16 @@ class Finding:
     Attributes:
         file: its name in the folder; empty for the folder itself.
         place: line or field in it; empty for the whole file.
-        said: what is wrong.
+        mistake: what is wrong.
     """
 
     file: str
     place: str
-    said: str
+    mistake: str
 
     def __str__(self) -> str:
         """One line: `samples.jsonl, line 3, value: ...`."""
-        return f"{', '.join(filter(None, [self.file or 'the folder', self.place]))}: {self.said}"
+        return f"{', '.join(filter(None, [self.file or 'the folder', self.place]))}: {self.mistake}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +85,14 @@ class PublishedRun:
         return of_lines(self.path, self.record, samples, beats)
 
 
-def in_file(file: str, place: str, said: str) -> Finding:
+def in_file(file: str, place: str, mistake: str) -> Finding:
     """A finding whose texts may be foreign."""
-    return Finding(file=clean(file, 80), place=clean(place, 200), said=clean(said, 600))
+    return Finding(file=clean(file, 80), place=clean(place, 200), mistake=clean(mistake, 600))
 
 
-def in_line(file: str, number: int, field: str, said: str) -> Finding:
+def in_line(file: str, number: int, field: str, mistake: str) -> Finding:
     """A finding in one line of a file."""
-    return in_file(file, f"line {number}" + (f", {field}" if field else ""), said)
+    return in_file(file, f"line {number}" + (f", {field}" if field else ""), mistake)
 
 
 def read(path: Path) -> tuple[PublishedRun | None, list[Finding]]:
@@ -106,8 +106,8 @@ def read(path: Path) -> tuple[PublishedRun | None, list[Finding]]:
         text, document, record = _info(path / INFO)
         if record.status != COMPLETE:
             # A run that is not ended explains whatever else is missing.
-            said = "not ended; `keymark run ... --resume --out DIR` continues a run"
-            return None, [in_file(INFO, f"status {record.status!r}", said)]
+            mistake = "not ended; `keymark run ... --resume --out DIR` continues a run"
+            return None, [in_file(INFO, f"status {record.status!r}", mistake)]
         if found:
             return None, found
         found += _digest(RunFolder(path), text, record)
@@ -170,8 +170,8 @@ def _version(text: str) -> object:
 def _digest(folder: RunFolder, text: str, record: RunRecord) -> Iterable[Finding]:
     """Which files are not those that the run left."""
     if not record.digest:
-        said = "is not there: a version before it ended the run; `keymark results add` makes it"
-        yield in_file(INFO, "digest", said)
+        mistake = "is not there: a version before it ended the run; `keymark results add` makes it"
+        yield in_file(INFO, "digest", mistake)
         return
     now = folder.digest(json.loads(text))
     for name in sorted({*now, *record.digest}):
@@ -180,8 +180,8 @@ def _digest(folder: RunFolder, text: str, record: RunRecord) -> Iterable[Finding
         elif now[name] != record.digest.get(name):
             what = "what else it says" if name == INFO else "the file"
             kept = record.digest.get(name, "nothing")[:12]
-            said = f"{what} is not what the run left: SHA-256 {now[name][:12]}…, not {kept}…"
-            yield in_file(name, "", said)
+            mistake = f"{what} is not what the run left: SHA-256 {now[name][:12]}…, not {kept}…"
+            yield in_file(name, "", mistake)
 
 
 def _parsed(

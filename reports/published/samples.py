@@ -61,8 +61,8 @@ def sample_findings(
         units |= {counter.name: Unit.COUNT.value for counter in spec.counters}
     planned = None if run.record.cells is None else {each.cell for each in run.record.cells}
     for number, sample in run.samples:
-        for field, said in _of_line(sample, units):
-            yield in_line(SAMPLES, number, field, said)
+        for field, mistake in _of_line(sample, units):
+            yield in_line(SAMPLES, number, field, mistake)
         if sample.run_id != run.record.run_id:
             yield in_line(SAMPLES, number, "run_id", f"is {sample.run_id}, another run's")
         if planned is not None and sample.cell not in planned:
@@ -100,15 +100,17 @@ def _of_step(taken: Taken, lines: Sequence[Numbered]) -> Iterator[Finding]:
     for number, sample in lines:
         key = (sample.phase, sample.metric)
         if key in first:
-            said = f"{taken}: {sample.metric} of {sample.phase} is in line {first[key]} already"
-            yield in_line(SAMPLES, number, "", said)
+            mistake = f"{taken}: {sample.metric} of {sample.phase} is in line {first[key]} already"
+            yield in_line(SAMPLES, number, "", mistake)
         first.setdefault(key, number)
         if sample.verified != leader.verified:
-            said = f"{taken} is verified once and for all of its numbers, as line {lines[0][0]} is"
-            yield in_line(SAMPLES, number, "verified", said)
+            mistake = (
+                f"{taken} is verified once and for all of its numbers, as line {lines[0][0]} is"
+            )
+            yield in_line(SAMPLES, number, "verified", mistake)
         if sample.round != leader.round:
-            said = f"{taken} ends after as many batches as line {lines[0][0]} says"
-            yield in_line(SAMPLES, number, "round", said)
+            mistake = f"{taken} ends after as many batches as line {lines[0][0]} says"
+            yield in_line(SAMPLES, number, "round", mistake)
     if ("total", "wall_s") not in first:
         yield in_line(SAMPLES, lines[0][0], "", f"{taken} has no time of the whole step")
 
@@ -118,20 +120,20 @@ def _failures(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> I
     for taken, lines in steps.items():
         number, sample = lines[0]
         if not sample.verified and taken.cell not in record.failed:
-            said = f"is false, but run.json does not say that {taken.cell} failed"
-            yield in_line(SAMPLES, number, "verified", said)
+            mistake = f"is false, but run.json does not say that {taken.cell} failed"
+            yield in_line(SAMPLES, number, "verified", mistake)
     for cell, reason in record.failed.items():
         step = reason.partition(": ")[0]
         ends = [lines for each, lines in steps.items() if (each.cell, each.step) == (cell, step)]
         if ends and all(each.verified and each.valid for lines in ends for _, each in lines):
-            said = f"says that {step} failed ({reason}); all of its samples say that it did not"
-            yield in_file(INFO, f"failed.{cell}", said)
-    for cell, told in record.ended.items():
-        step, _, reason = told.partition(": ")
+            mistake = f"says that {step} failed ({reason}); all of its samples say that it did not"
+            yield in_file(INFO, f"failed.{cell}", mistake)
+    for cell, outcome in record.ended.items():
+        step, _, reason = outcome.partition(": ")
         ends = [lines for each, lines in steps.items() if (each.cell, each.step) == (cell, step)]
         if not any(not each.valid and each.reason == reason for lines in ends for _, each in lines):
-            said = f"says that {step} ended ({reason}); none of its samples says so"
-            yield in_file(INFO, f"ended.{cell}", said)
+            mistake = f"says that {step} ended ({reason}); none of its samples says so"
+            yield in_file(INFO, f"ended.{cell}", mistake)
 
 
 def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> Iterator[Finding]:
@@ -188,5 +190,5 @@ def _missing_of(
         beyond = sorted(there.get(step, set()) - wanted)
         # A run that was cut off may have planned more repetitions than the one that went on.
         if beyond and record.sessions == 1:
-            said = f"{record.repetitions}; {cell} has {step} of repetition {beyond[-1]}"
-            yield in_file(INFO, "repetitions", said)
+            mistake = f"{record.repetitions}; {cell} has {step} of repetition {beyond[-1]}"
+            yield in_file(INFO, "repetitions", mistake)

@@ -313,8 +313,8 @@ def frame_rows(
         below = moved(axes, along, 0, -_BESIDE)
         axes.text(tick, 0, f"{tick:,.10g}", transform=below, ha="center", va="top")
     below = moved(axes, axes.transAxes, 0, -LABEL_BELOW)
-    said = axes.text(0.5, 0, words, transform=below, ha="center", va="top", fontsize=9)
-    said.set(gid=WORDS, in_layout=False)
+    drawn = axes.text(0.5, 0, words, transform=below, ha="center", va="top", fontsize=9)
+    drawn.set(gid=WORDS, in_layout=False)
 
 
 def stacked_medians(whole: SummaryTable) -> tuple[dict[str, list[float]], list[float]]:

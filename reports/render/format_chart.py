@@ -23,12 +23,12 @@ def format_charts(run: Run) -> Iterator[tuple[Chart, str]]:
     """A chart for each kind of data with its finding; none of a run without several formats."""
     right = leading([cell for cell in run.cells if cell.verified])
     for place, (data, cells) in enumerate(by_data(right).items(), start=1):
-        told = answers(cells) if has_formats(cells) else []
-        told = [each for each in told if each.best is not None]
-        rows = [row for row in _rows(told, cells) if row.multiples]
+        found = answers(cells) if has_formats(cells) else []
+        found = [each for each in found if each.best is not None]
+        rows = [row for row in _rows(found, cells) if row.multiples]
         if rows:
             where = f": {words_of(data)}" if words_of(data) else ""
-            finding = _finding(told)
+            finding = _finding(found)
             made = multiples_chart(
                 f"{PREFIX}{place}{run.file_suffix}",
                 f"Table formats by question{where}",
@@ -39,16 +39,16 @@ def format_charts(run: Run) -> Iterator[tuple[Chart, str]]:
             yield made, finding
 
 
-def _finding(told: Sequence[FormatAnswer]) -> str:
+def _finding(found: Sequence[FormatAnswer]) -> str:
     """Who answers how many of the questions best."""
-    won = Counter(each.best.label for each in told if each.best and not each.rivals)
+    won = Counter(each.best.label for each in found if each.best and not each.rivals)
     parts = [f"{name} answers {count} best" for name, count in won.most_common()]
-    unclear = sum(bool(each.rivals) for each in told)
+    unclear = sum(bool(each.rivals) for each in found)
     parts += [f"{unclear} {'has' if unclear == 1 else 'have'} no clear best"] if unclear else []
-    return f"Of {len(told)} question{'' if len(told) == 1 else 's'}, {listed(parts)}."
+    return f"Of {len(found)} question{'' if len(found) == 1 else 's'}, {listed(parts)}."
 
 
-def _rows(told: Sequence[FormatAnswer], cells: Sequence[CellView]) -> Iterator[MultiplesRow]:
+def _rows(found: Sequence[FormatAnswer], cells: Sequence[CellView]) -> Iterator[MultiplesRow]:
     """Each question with what every mode of an engine needs as a multiple of the best."""
     modes: dict[tuple[str, str], list[CellView]] = {}
     for cell in cells:
@@ -57,7 +57,7 @@ def _rows(told: Sequence[FormatAnswer], cells: Sequence[CellView]) -> Iterator[M
     alone = [
         ({each.question.key: each.best for each in answers(own)}, own) for own in modes.values()
     ]
-    for each in told:
+    for each in found:
         chosen = [best.get(each.question.key) or _lowest(each, own) for best, own in alone]
         yield MultiplesRow(
             label=each.question.words,
@@ -65,22 +65,22 @@ def _rows(told: Sequence[FormatAnswer], cells: Sequence[CellView]) -> Iterator[M
         )
 
 
-def _lowest(told: FormatAnswer, cells: Sequence[CellView]) -> CellView | None:
+def _lowest(answer: FormatAnswer, cells: Sequence[CellView]) -> CellView | None:
     """The variant with the lowest median of a mode that is not compacted; None without answers."""
-    known = [cell for cell in cells if told.question.values(cell)]
-    return min(known, key=lambda cell: median(told.question.values(cell).values()), default=None)
+    known = [cell for cell in cells if answer.question.values(cell)]
+    return min(known, key=lambda cell: median(answer.question.values(cell).values()), default=None)
 
 
-def _multiples(told: FormatAnswer, cells: Sequence[CellView]) -> Iterator[Multiple]:
-    assert told.best is not None
-    best = told.question.values(told.best)
+def _multiples(answer: FormatAnswer, cells: Sequence[CellView]) -> Iterator[Multiple]:
+    assert answer.best is not None
+    best = answer.question.values(answer.best)
     for cell in cells:
-        values = told.question.values(cell)
+        values = answer.question.values(cell)
         ratio = paired_ratio(best, values)[0]
         if ratio is not None and ratio.median > 0:
             yield Multiple(
                 name=f"{clean(cell.engine, 40)} {clean(cell.index, 40)}",
                 color=cell.spec.color,
                 ratio=ratio,
-                median=amount(median(values.values()), told.question.unit),
+                median=amount(median(values.values()), answer.question.unit),
             )

@@ -150,9 +150,9 @@ def growth_chart(
                     _draw_beyond(axes, each, scales)
             _name_lines(axes, panel, beyond, scales)
         summaries = [each for line in found for each in line.summaries().values()]
-        told = "\ndashed: projection" if beyond else ""
-        told += "; star: published" if any(each.published for each in beyond) else ""
-        every[-1].set_xlabel(f"{along}\n{interval_words(summaries)}{told}")
+        legend = "\ndashed: projection" if beyond else ""
+        legend += "; star: published" if any(each.published for each in beyond) else ""
+        every[-1].set_xlabel(f"{along}\n{interval_words(summaries)}{legend}")
 
     return Drawing(draw=draw, rows=_PANEL_ROWS * len(shown) + 1, title=title)
 

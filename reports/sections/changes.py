@@ -158,14 +158,17 @@ def changes_sentence(name: str, before: CellView, after: CellView) -> str:
     counters = [each for each in found if not each.measure.is_time]
     seconds = [each for each in found if each.measure.is_time]
     changed = sorted((each for each in counters if each.is_shown), key=lambda each: -each.size)
-    told = [_counter_words(each) for each in changed[:LONGEST_LIST]]
+    differences = [_counter_words(each) for each in changed[:LONGEST_LIST]]
     if len(changed) > LONGEST_LIST:
-        told.append(f"{_counted(len(changed) - LONGEST_LIST)} more")
-    told += [_time_words(each) for each in seconds if each.is_shown]
+        differences.append(f"{_counted(len(changed) - LONGEST_LIST)} more")
+    differences += [_time_words(each) for each in seconds if each.is_shown]
     same = [each.measure.title.lower() for each in seconds if not each.is_shown]
     if len(counters) > len(changed):
         same.append(_counted(len(counters) - len(changed)))
-    words = [f"beside {name}", f"changed: {listed(told)}" if told else "nothing changed"]
+    words = [
+        f"beside {name}",
+        f"changed: {listed(differences)}" if differences else "nothing changed",
+    ]
     if same:
         words.append(f"no difference shown: {listed(same)}")
     return f"{'; '.join(words)}."

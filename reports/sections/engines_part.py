@@ -158,12 +158,12 @@ def verdict(duel: Duel, engine: str, unit: str) -> str:
     low, high = digits(ratio.low), digits(ratio.high)
     around = f" ({low} to {high})" if low != high else ""
     both = f"{amount(duel.ours.median, unit)} beside {amount(duel.theirs.median, unit)}"
-    said = f"{digits(ratio.median)}{around} of the time of {clean(engine, 40)}, {both}"
+    words = f"{digits(ratio.median)}{around} of the time of {clean(engine, 40)}, {both}"
     if ratio.n < REPETITIONS_MIN:
-        return f"fewer than {REPETITIONS_MIN} pairs, nothing shown: {said}"
+        return f"fewer than {REPETITIONS_MIN} pairs, nothing shown: {words}"
     if is_shown(ratio, duel.noise):
-        return f"{'faster' if ratio.median < 1 else 'slower'}: {said}"
-    return f"no difference shown: {said}"
+        return f"{'faster' if ratio.median < 1 else 'slower'}: {words}"
+    return f"no difference shown: {words}"
 
 
 def _chart_with_verdicts(
@@ -185,8 +185,8 @@ def _chart_with_verdicts(
                 Entry(value=ratio_words(duel.ratio)),
             )
             rows.append(Row(label=name, index=duel.index, entries=entries))
-            said = verdict(duel, beside.engine, unit)
-            verdicts.append(Answer(topic=name, words=f"{said}."))
+            words = verdict(duel, beside.engine, unit)
+            verdicts.append(Answer(topic=name, words=f"{words}."))
     other = engines[0] if len(engines) == 1 else "the other engine"
     heads = ("Keymark", other, "Keymark as a multiple")
     words = "; ".join(f"{row.label} {row.entries[2].value}" for row in rows)

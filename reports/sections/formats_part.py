@@ -69,9 +69,9 @@ def formats_part(run: Run) -> FormatsPart | None:
         charts=list(format_charts(run)),
         tables=[
             (
-                _grid(words_of(data) or "all questions", told),
+                _grid(words_of(data) or "all questions", of_data),
                 [
-                    *map(_sentence, told),
+                    *map(_sentence, of_data),
                     *(_limit(each) for each in ended if _is_on(each, data)),
                     *(
                         _published(each, data.rows or run.record.scenario.dataset.rows)
@@ -79,12 +79,12 @@ def formats_part(run: Run) -> FormatsPart | None:
                     ),
                 ],
             )
-            for data, told in found.items()
+            for data, of_data in found.items()
         ],
         values=[
             {"shape": clean(data.shape), **_values(each)}
-            for data, told in found.items()
-            for each in told
+            for data, of_data in found.items()
+            for each in of_data
         ],
     )
 
@@ -96,54 +96,54 @@ def _shown(cells: Sequence[CellView], shape: str) -> set[DataPoint]:
     return {cell.data for cell in leading(measured or of_shape)}
 
 
-def _grid(caption: str, told: Sequence[FormatAnswer]) -> Grid:
-    rows = tuple(Row(label=each.question.words, index="", entries=_entries(each)) for each in told)
+def _grid(caption: str, found: Sequence[FormatAnswer]) -> Grid:
+    rows = tuple(Row(label=each.question.words, index="", entries=_entries(each)) for each in found)
     return Grid(caption=caption, heads=_HEADS, rows=rows)
 
 
-def _entries(told: FormatAnswer) -> tuple[Entry, ...]:
-    if told.best is None or told.summary is None:
+def _entries(answer: FormatAnswer) -> tuple[Entry, ...]:
+    if answer.best is None or answer.summary is None:
         return (Entry(value="not measured"), *[Entry(value=NOTHING)] * (len(_HEADS) - 1))
-    unit, count = told.question.unit, told.summary.n
-    best = Entry(value=told.best.label, index=told.best.index)
-    if told.rivals:
-        best = Entry(value="no difference shown", spread=_names([told.best, *told.rivals]))
+    unit, count = answer.question.unit, answer.summary.n
+    best = Entry(value=answer.best.label, index=answer.best.index)
+    if answer.rivals:
+        best = Entry(value="no difference shown", spread=_names([answer.best, *answer.rivals]))
     value = Entry(
-        value=amount(told.summary.median, unit),
-        spread=spread(told.summary, unit) if count > 1 else "one value",
+        value=amount(answer.summary.median, unit),
+        spread=spread(answer.summary, unit) if count > 1 else "one value",
         n=str(count),
     )
-    if told.following is None or told.gap is None:
+    if answer.following is None or answer.gap is None:
         return best, value, Entry(value=NOTHING), Entry(value=NOTHING)
-    gap = Entry(value=ratio_words(told.gap), n=str(told.gap.n))
-    return best, value, Entry(value=told.following.label, index=told.following.index), gap
+    gap = Entry(value=ratio_words(answer.gap), n=str(answer.gap.n))
+    return best, value, Entry(value=answer.following.label, index=answer.following.index), gap
 
 
-def _sentence(told: FormatAnswer) -> Answer:
-    words = _words(told)
-    if told.uncounted:
-        words += f"; not counted: {_names(told.uncounted)}"
-    return Answer(topic=told.question.words, words=f"{words}.")
+def _sentence(answer: FormatAnswer) -> Answer:
+    words = _words(answer)
+    if answer.uncounted:
+        words += f"; not counted: {_names(answer.uncounted)}"
+    return Answer(topic=answer.question.words, words=f"{words}.")
 
 
-def _words(told: FormatAnswer) -> str:
-    if told.best is None or told.summary is None:
-        return _NO_REQUESTS if told.question.metric == REQUESTS else "not measured"
-    unit = told.question.unit
-    value, turns = amount(told.summary.median, unit), BY_ROUNDS * told.is_by_rounds
-    if told.rivals:
-        near = _names([told.best, *told.rivals])
-        is_few = told.summary.n < REPETITIONS_MIN and not told.question.is_counted
+def _words(answer: FormatAnswer) -> str:
+    if answer.best is None or answer.summary is None:
+        return _NO_REQUESTS if answer.question.metric == REQUESTS else "not measured"
+    unit = answer.question.unit
+    value, turns = amount(answer.summary.median, unit), BY_ROUNDS * answer.is_by_rounds
+    if answer.rivals:
+        near = _names([answer.best, *answer.rivals])
+        is_few = answer.summary.n < REPETITIONS_MIN and not answer.question.is_counted
         few = f", fewer than {REPETITIONS_MIN} values" if is_few else ""
-        said = f"no difference shown{turns} between {near}{few}; the lowest median is {value}"
+        words = f"no difference shown{turns} between {near}{few}; the lowest median is {value}"
     else:
-        said = f"{told.best.label} is best with {value}{turns}"
-    if told.following is None or told.gap is None:
-        return said if told.rivals else f"{said}; there is nothing to compare it with"
-    parts = [said, f"{told.following.label} needs {ratio_words(told.gap)} as much"]
+        words = f"{answer.best.label} is best with {value}{turns}"
+    if answer.following is None or answer.gap is None:
+        return words if answer.rivals else f"{words}; there is nothing to compare it with"
+    parts = [words, f"{answer.following.label} needs {ratio_words(answer.gap)} as much"]
     parts.append(
-        f"what differs: {listed([_difference(each) for each in told.differences])}"
-        if told.differences
+        f"what differs: {listed([_difference(each) for each in answer.differences])}"
+        if answer.differences
         else "no phase and no counter that was measured tells why"
     )
     return "; ".join(parts)
@@ -199,17 +199,17 @@ def _names(cells: Sequence[CellView]) -> str:
     return listed(labels)
 
 
-def _values(told: FormatAnswer) -> dict[str, Any]:
-    summary, gap = told.summary, told.gap
+def _values(answer: FormatAnswer) -> dict[str, Any]:
+    summary, gap = answer.summary, answer.gap
     return {
-        "question": told.question.key,
-        "unit": told.question.unit,
-        "best": told.best and clean(told.best.cell),
+        "question": answer.question.key,
+        "unit": answer.question.unit,
+        "best": answer.best and clean(answer.best.cell),
         "median": summary and summary.median,
         "low": summary and summary.low,
         "high": summary and summary.high,
-        "not_told_apart": [clean(each.cell) for each in told.rivals],
-        "next": told.following and clean(told.following.cell),
+        "not_told_apart": [clean(each.cell) for each in answer.rivals],
+        "next": answer.following and clean(answer.following.cell),
         "ratio": gap and {"ratio": gap.median, "low": gap.low, "high": gap.high, "n": gap.n},
         "differences": [
             {
@@ -219,6 +219,6 @@ def _values(told: FormatAnswer) -> dict[str, Any]:
                 "next": each.other,
                 "share": each.share,
             }
-            for each in told.differences
+            for each in answer.differences
         ],
     }

@@ -110,7 +110,7 @@ def growth_part(run: Run, larger: Run | None = None) -> GrowthPart | None:
     if not every:
         return None
     pairs = [(each, contest) for each in every for contest in each.contests]
-    told = [(each, contest) for each, contest in pairs if len(pairs) <= _MANY or _meet(contest)]
+    chosen = [(each, contest) for each, contest in pairs if len(pairs) <= _MANY or _meet(contest)]
     # Maps are of the first engine, where more than the size of the table varies.
     ours = [cell for cell in right if cell.engine == right[0].engine]
     if len({(cell.data.shape, cell.data.batch) for cell in ours}) < 2:
@@ -122,8 +122,8 @@ def growth_part(run: Run, larger: Run | None = None) -> GrowthPart | None:
         if len({each.axis for each in every}) > 1
         else _OPENING[every[0].axis],
         maps=[found for each in MAPPED if (found := winner_map(ours, each))] if ours else [],
-        findings=[_finding(each, contest) for each, contest in told],
-        left_out=len(pairs) - len(told),
+        findings=[_finding(each, contest) for each, contest in chosen],
+        left_out=len(pairs) - len(chosen),
         charts=[_chart(each, run.file_suffix) for each in every],
         values=[_values(each, contest) for each, contest in pairs],
         map_values=[each for measure in MAPPED for each in map_values(ours, measure)],
@@ -246,11 +246,11 @@ def _finding(growing: _Growing, contest: Contest) -> Answer:
     parts = []
     for size, ratio in contest.ratios.items():
         if ratio is not None and ratio.median:
-            said = ratio_words(ratio)
+            text = ratio_words(ratio)
         else:
             medians = (side.summaries()[size].median for side in (contest.line, contest.other))
-            said = " and ".join(amount(each, measure.unit) for each in medians)
-        parts.append(f"{said} at {_at(growing.axis, size)}")
+            text = " and ".join(amount(each, measure.unit) for each in medians)
+        parts.append(f"{text} at {_at(growing.axis, size)}")
     sizes = "; ".join(parts)
     words = f"{mine} against {other}: {sizes}; {verdict(contest, growing.axis, growing.noise)}."
     names = panel_names(contest.line, growing.lines)

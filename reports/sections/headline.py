@@ -50,13 +50,13 @@ def headline(run: Run, cells: Sequence[CellView]) -> Headline | None:
     column, subject = known[key], _subject(run, cells[0], known[key])
     labels = [cell.label.replace(" · ", " of ") for cell in cells]
     kind = "side" if tables.own_steps(cells) else "index"
-    sentence = _said(column, subject, labels, kind)
+    sentence = _column_sentence(column, subject, labels, kind)
     if key == "write_latency" and column.standing is Standing.NO_DIFFERENCE:
         sentence += _why(cells)
     more = []
     for each in [known[name] for name in _MORE if name in known and name != key]:
         if each.standing not in (Standing.TOO_FEW, Standing.ALONE):
-            words = _said(each, _subject(run, cells[0], each), labels, kind)
+            words = _column_sentence(each, _subject(run, cells[0], each), labels, kind)
             if each.measure.key == "tag":
                 words += _share_of_upsert(cells, labels)
             more.append(f"{words}.")
@@ -116,7 +116,7 @@ def _subject(run: Run, cell: CellView, column: Column) -> str:
     return f"{what}{counted}" + (f" {where} {rows:,}" if where and rows else "")
 
 
-def _said(column: Column, subject: str, labels: Sequence[str], kind: str) -> str:
+def _column_sentence(column: Column, subject: str, labels: Sequence[str], kind: str) -> str:
     """The sentence about a measure; `kind` is what is compared: indexes, or sides of a job."""
     medians = {row: each.median for row, each in enumerate(column.summaries) if each}
     ranked = sorted(medians, key=lambda row: medians[row], reverse=column.measure.higher)
@@ -137,19 +137,19 @@ def _said(column: Column, subject: str, labels: Sequence[str], kind: str) -> str
         )
     if column.standing is Standing.NO_DIFFERENCE:
         more = f"; about {column.deciding} repetitions would decide" if column.deciding else ""
-        said = f"No {kind} is shown to be better than another at {subject}"
-        return f"{said}{BY_ROUNDS * column.by_rounds}: {around}{more}"
+        sentence = f"No {kind} is shown to be better than another at {subject}"
+        return f"{sentence}{BY_ROUNDS * column.by_rounds}: {around}{more}"
     if column.standing is Standing.ALONE:
         each = listed([f"{amount(medians[row], column.unit)} with {labels[row]}" for row in ranked])
         return f"{capital} {takes} {each}"
     first = listed([labels[row] for row in ranked if row in column.leaders])
     best = next(medians[row] for row in ranked if row in column.leaders)
-    told = f"{capital} {takes} {amount(best, column.unit)} with {first}"
+    sentence = f"{capital} {takes} {amount(best, column.unit)} with {first}"
     if column.standing is Standing.TIED:
-        told += ", which are not told apart"
+        sentence += ", which are not told apart"
     behind = [row for row in ranked if row not in column.leaders]
     kept = behind if len(behind) <= _NAMED else [*behind[: _NAMED - 1], behind[-1]]
-    return f"{told}, {listed([_behind(column, row, medians, labels) for row in kept])}"
+    return f"{sentence}, {listed([_behind(column, row, medians, labels) for row in kept])}"
 
 
 def _behind(column: Column, row: int, medians: dict[int, float], labels: Sequence[str]) -> str:

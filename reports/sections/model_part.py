@@ -138,8 +138,8 @@ def _points(model: LookupModel, state: str) -> Grid:
             if spot is None:
                 entries.append(Entry(value=NOTHING))
                 continue
-            said = f"model {amount(fit.at(spot.load), _SECONDS)}; " if fit else ""
-            blocks = f"{said}{digits(spot.blocks)} blocks"
+            predicted = f"model {amount(fit.at(spot.load), _SECONDS)}; " if fit else ""
+            blocks = f"{predicted}{digits(spot.blocks)} blocks"
             entries.append(Entry(value=amount(spot.wall, _SECONDS), spread=blocks))
         label = f"N = {shards}, M = {keys:,}"
         rows.append(Row(label=label, index=model.spec.name, entries=tuple(entries)))
@@ -198,7 +198,7 @@ def _saturated(found: Sequence[Saturation], block: float | None) -> list[Answer]
             topic=f"{topic}, N = {each.shards}",
             words=f"{each.keys:,} keys decode all {each.blocks} blocks, in "
             f"{amount(each.wall, _SECONDS)}; {each.more:,} keys take {times(each.growth)} that, "
-            f"where the model says {times(each.said)}.",
+            f"where the model says {times(each.model_growth)}.",
         )
         for each in found
     ]

@@ -70,8 +70,8 @@ class OutcomesPart:
         marks = [entry.value for row in self.grid.rows for entry in row.entries[1:]]
         counts = {mark: marks.count(mark) for mark in (VERIFIED, REFUSED, FAILED, WRONG, ENDED)}
         others = [f"{count} {mark}" for mark, count in counts.items() if count and mark != VERIFIED]
-        told = f"{counts[VERIFIED]} of {sum(counts.values())} cells of Hudi are verified"
-        return f"{', '.join([told, *others])}."
+        sentence = f"{counts[VERIFIED]} of {sum(counts.values())} cells of Hudi are verified"
+        return f"{', '.join([sentence, *others])}."
 
 
 def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
@@ -98,7 +98,7 @@ def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
     heads = ("table version", *(clean(" · ".join(filter(None, each)), 60) for each in columns))
     return OutcomesPart(
         grid=Grid(caption="Releases and indexes", heads=heads, rows=rows),
-        reasons=_shared([told for run in runs for told in _reasons(run)]),
+        reasons=_shared([reason for run in runs for reason in _reasons(run)]),
     )
 
 
@@ -123,13 +123,13 @@ def _mark(cell: CellView) -> str:
         return ENDED
     if cell.verified:
         return VERIFIED
-    said = "; ".join(cell.reasons)
+    reasons = "; ".join(cell.reasons)
     # An index that the release does not have it refuses in whatever words.
-    lacks = cell.index not in engine_indexes(cell.engine) and "failed: " in said
-    if lacks or _REFUSALS.search(said):
+    lacks = cell.index not in engine_indexes(cell.engine) and "failed: " in reasons
+    if lacks or _REFUSALS.search(reasons):
         return REFUSED
     # A step that raised an error says so; another one gave a wrong answer.
-    return FAILED if "failed: " in said else WRONG
+    return FAILED if "failed: " in reasons else WRONG
 
 
 def _reasons(run: Run) -> list[Reason]:

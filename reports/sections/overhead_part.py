@@ -134,18 +134,18 @@ def _log_share(cell: CellView) -> Summary | None:
 
 
 def _verdicts(found: list[_Pairs], shares: list[Summary]) -> str:
-    told = [
+    sentences = [
         verdict([each.ratio for each in found if each.metric == metric], words)
         for metric, words in _TIMES.items()
         if any(each.metric == metric for each in found)
     ]
     if shares:
         most = max(share.high for share in shares)
-        told.append(
+        sentences.append(
             f"The thread that writes the event log takes {most:.2%} of the time at most, "
             f"{'less' if most <= PROMISED else 'more'} than the promised {PROMISED:.0%}."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def repetitions(cell: CellView, metric: str) -> Mapping[int, float]:

@@ -168,10 +168,10 @@ def _findings(pairs: Sequence[Pair]) -> list[Answer]:
             else:
                 side = less if ratio.median < 1 else more
                 side.append(f"{pair.shape} {ratio_words(ratio)}")
-        said = [f"less with {listed(less)}"] if less else []
-        said += [f"more with {listed(more)}"] if more else []
-        said += [f"no difference shown with {listed(same)}"] if same else []
-        made += [Answer(topic=measure.title, words=f"{'; '.join(said)}.")] if said else []
+        parts = [f"less with {listed(less)}"] if less else []
+        parts += [f"more with {listed(more)}"] if more else []
+        parts += [f"no difference shown with {listed(same)}"] if same else []
+        made += [Answer(topic=measure.title, words=f"{'; '.join(parts)}.")] if parts else []
     return made
 
 

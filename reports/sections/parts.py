@@ -60,7 +60,7 @@ class Parts:
             formats=[found for run in runs if (found := formats_part(run)) is not None],
             engines=[each for run in runs if (each := engines_part(run)) is not None],
             releases=[changed for run in runs if (changed := releases_part(run)) is not None],
-            variants=[told for run in runs if (told := variants_part(run)) is not None],
+            variants=[varied for run in runs if (varied := variants_part(run)) is not None],
             virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
             shapes=[beside for run in runs if (beside := shapes_part(run)) is not None],
             pairs=[pair for run in runs if (pair := pair_part(run)) is not None],

@@ -120,12 +120,12 @@ def _findings(found: Sequence[ShapeRatios], first: str) -> list[Answer]:
             max(group, key=lambda each: each.ratios[key].median)
             for _, group in groupby(known, key=lambda each: each.label)
         ]
-        said = [
+        parts = [
             f"{each.label} takes longest with {each.shape}, {ratio_words(each.ratios[key])} of "
             f"{first}{_doubt(each.ratios[key], each.cell.noise)}"
             for each in slowest
         ]
-        made += [Answer(topic=topic, words=f"{'; '.join(said)}.")] if said else []
+        made += [Answer(topic=topic, words=f"{'; '.join(parts)}.")] if parts else []
     return made
 
 

@@ -26,9 +26,9 @@ def summary_markdown(report: Report) -> str:
     for run in report.runs:
         before = f"{run.name}: " if run.label else ""
         if run.headline:
-            said = markdown(f"{before}{run.headline.sentence}", _LONGEST_SENTENCE)
+            sentence = markdown(f"{before}{run.headline.sentence}", _LONGEST_SENTENCE)
             more = [markdown(each, _LONGEST_SENTENCE) for each in run.headline.more]
-            lines += [" ".join([f"**{said}**", *more, run.headline.noise]), ""]
+            lines += [" ".join([f"**{sentence}**", *more, run.headline.noise]), ""]
         lines += [markdown(f"{before}{run.compared}", _LONGEST_SENTENCE), ""]
     lines += _verdict(report)
     for run in report.runs:
@@ -56,10 +56,10 @@ def _parts(report: Report) -> list[str]:
 def _of_engines(report: Report) -> list[str]:
     """What runs have to say about several formats and engines."""
     lines = []
-    for told in report.formats:
-        lines += [_heading("Which format answers which question best", told.name), ""]
-        lines += [line for _, finding in told.charts for line in (markdown(finding), "")]
-        lines += _with_findings(told.tables, "question")
+    for formats in report.formats:
+        lines += [_heading("Which format answers which question best", formats.name), ""]
+        lines += [line for _, finding in formats.charts for line in (markdown(finding), "")]
+        lines += _with_findings(formats.tables, "question")
     for part in report.engines:
         lines += [_heading("Engines side by side", part.name), ""]
         for chart, verdicts in part.charts:

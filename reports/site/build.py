@@ -77,10 +77,10 @@ def build(results: Path, out: Path, examine: Examine = examined) -> Site:
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ReportError(f"{clean(results)} holds {clean(', '.join(sorted(twice)))} twice")
-    said = provenance.read(root_of(results))
+    labels = provenance.read(root_of(results))
     try:
         _empty(out)
-        made, entries = _write_runs(out, results, said, examine)
+        made, entries = _write_runs(out, results, labels, examine)
         _write_pages(out, entries, read_all([each.path for each in made if not each.findings]))
     except OSError as error:
         where = clean(error.filename or out)
@@ -105,7 +105,7 @@ def _empty(out: Path) -> None:
 
 
 def _write_runs(
-    out: Path, results: Path, said: Mapping[str, Provenance], examine: Examine
+    out: Path, results: Path, labels: Mapping[str, Provenance], examine: Examine
 ) -> tuple[list[Checked], list[RunEntry]]:
     """Check all runs, write the pages of those that are right, and the feeds.
 
@@ -116,18 +116,18 @@ def _write_runs(
     Returns:
         What was found in each folder; what the right ones say, the maintainers' first, then new.
     """
-    again = {name: told.repeated for name, told in said.items() if told.repeated}
+    again = {name: label.repeated for name, label in labels.items() if label.repeated}
     waiting = {*again, *again.values()}
     work = []
     for place, path in enumerate(folders(results)):
         name = path.resolve().name
-        run = RunSource(path=path, provenance=said.get(name, Provenance()), place=place)
+        run = RunSource(path=path, provenance=labels.get(name, Provenance()), place=place)
         work.append(replace(run, compared=None) if name in waiting else run)
     # The largest first, so that no core is left alone with it at the end.
     work.sort(key=lambda run: -sum(file.stat().st_size for file in run.path.iterdir()))
     published = on_each_core(partial(publish_run, out, examine), work)
     found = sorted((checked for checked, _ in published), key=lambda each: each.path)
-    made = with_labels(found, results, said)
+    made = with_labels(found, results, labels)
     right = {each.path for each in made if not each.findings}
     compared = comparisons([each for each in made if each.path in right])
     for run in work:

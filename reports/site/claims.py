@@ -54,7 +54,7 @@ def _sentence(
     where: str,
 ) -> str:
     """How many figures of an index are reached, then what was found of each of two engines."""
-    told = []
+    sentences = []
     if known:
         reached = [
             not ours[0].median or claim.relative(ours[0])[0] <= 1
@@ -62,8 +62,10 @@ def _sentence(
             if ours[0]
         ]
         name = clean(first, 40)
-        told.append(f"Of {len(reached)} published figures, {name} reaches {sum(reached)}{where}.")
-    told += [
+        sentences.append(
+            f"Of {len(reached)} published figures, {name} reaches {sum(reached)}{where}."
+        )
+    sentences += [
         f"{pair.claim.what}, as was published; here{where} it is {times(pair.ratio.median)} of "
         f"{pair.base.label}."
         for pair in pairs
@@ -73,10 +75,10 @@ def _sentence(
     differing: dict[str, dict[str, None]] = {}
     for claim in shown:
         differing.setdefault(claim.source, {})[claim.differs] = None
-    told += [
+    sentences += [
         f"What differs: {'; '.join(differs)} ({source})." for source, differs in differing.items()
     ]
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _row(claim: Claim, ours: Sequence[Summary | None]) -> Row:

@@ -41,8 +41,8 @@ def comparisons(right: Sequence[Checked]) -> Mapping[str, Sequence[Comparison]]:
             continue
         agrees, sentence = _told(each.path, paths[second])
         for run_id, other in ((first, second), (second, first)):
-            told = Comparison(other=other, agrees=agrees, sentence=sentence)
-            found.setdefault(run_id, []).append(told)
+            comparison = Comparison(other=other, agrees=agrees, sentence=sentence)
+            found.setdefault(run_id, []).append(comparison)
     return found
 
 

@@ -106,9 +106,9 @@ def _error_rows(made: Score) -> list[DotRow]:
 def _score_finding(made: Score) -> str:
     typical = median(each.error for each in made.off)
     worst = max(each.worst for each in made.off)
-    told = f"Half of {len(made.off)} kinds of prediction are off by at most {typical:.0%}"
+    sentence = f"Half of {len(made.off)} kinds of prediction are off by at most {typical:.0%}"
     more = [line[0].upper() + line[1:] for line in plan_render.score_lines(made)[1:]]
-    return ". ".join([f"{told}, the worst by {worst:.0%}", *more]) + "."
+    return ". ".join([f"{sentence}, the worst by {worst:.0%}", *more]) + "."
 
 
 def _score_grid(made: Score) -> Grid:

@@ -158,17 +158,22 @@ def _page(drawn: _DrawnRun, entry: RunEntry, bare: Mapping[str, str], samples: s
         "entry": entry,
         "revision": clean(run.record.versions.get("revision", ""), 40),
         "files": [(chart.key, chart.title) for chart in drawn.charts],
-        "digest": [(clean(name), clean(told)) for name, told in run.record.digest.items()],
+        "digest": [(clean(file), clean(digest)) for file, digest in run.record.digest.items()],
     }
     text, report = "", drawn.report
     short = replace(report, details=[], releases=[])
-    for told, shown, said in (
+    for some_samples, shown, some_report in (
         (samples, picture, report),
         ("", picture, report),
         ("", link, report),
         ("", link, short),
     ):
-        text = made.render(**page.shown(said, shown), **values, samples=told, whole=said is report)
+        text = made.render(
+            **page.shown(some_report, shown),
+            **values,
+            samples=some_samples,
+            whole=some_report is report,
+        )
         if len(text.encode()) <= MOST_BYTES:
             break
     return text
@@ -196,12 +201,12 @@ def _shown(drawn: _DrawnRun, place: int, bare: Mapping[str, str]) -> dict[str, l
 def _charts_of_questions(report: Report) -> Iterator[tuple[str, Chart, str]]:
     """(key of the question, chart, what it shows), in the order of a page."""
     (part,) = report.runs
-    said = {each.topic: each.words for each in (part.answers[0].words if part.answers else ())}
+    words = {each.topic: each.words for each in (part.answers[0].words if part.answers else ())}
     for question in QUESTIONS:
         for chart in report.charts:
             if chart.key in question.charts:
                 measure = BY_KEY.get(chart.key)
-                yield question.key, chart, said.get(measure.what, "") if measure else ""
+                yield question.key, chart, words.get(measure.what, "") if measure else ""
     for growth in report.growths:
         yield from (("growth", chart, _first(growth.findings)) for chart in growth.charts)
     for formats in report.formats:

@@ -116,7 +116,7 @@ class Saturation:
         wall: the seconds that it takes.
         more: the largest M.
         growth: how many times `wall` that takes, as measured.
-        said: the same, as the model has it.
+        model_growth: the same, as the model has it.
     """
 
     state: str
@@ -126,7 +126,7 @@ class Saturation:
     wall: float
     more: int
     growth: float
-    said: float
+    model_growth: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +201,8 @@ def _fit(state: str, cache: str, shards: int | None, *, spots: Sequence[Spot]) -
         len(walls), np.full(len(walls), 1 / len(walls)), size=_DRAWS
     )
     k, c = least_deviations(loads, walls, np.vstack([np.ones(len(walls)), draws]))
-    said = np.array([k[0] + spot.load * c[0] for spot in spots])
-    ratios = np.array([spot.wall for spot in spots]) / np.maximum(said, 1e-12)
+    predicted = np.array([k[0] + spot.load * c[0] for spot in spots])
+    ratios = np.array([spot.wall for spot in spots]) / np.maximum(predicted, 1e-12)
     off = np.maximum(ratios, 1 / ratios)
     return Fit(
         state=state,
@@ -281,7 +281,7 @@ def saturations(model: LookupModel) -> list[Saturation]:
                         wall=first.wall,
                         more=last.keys,
                         growth=last.wall / first.wall,
-                        said=fit.at(last.load) / fit.at(first.load),
+                        model_growth=fit.at(last.load) / fit.at(first.load),
                     )
                 )
     return found

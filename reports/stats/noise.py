@@ -60,15 +60,15 @@ def noise_part(run: Run) -> NoisePart | None:
     if not found:
         return None
     numbers = _grid(found, len(run.beats))
-    said = [_finding(each) for each in found]
-    words = " ".join(f"{each.topic}: {each.words}." for each in said)
+    findings = [_finding(each) for each in found]
+    words = " ".join(f"{each.topic}: {each.words}." for each in findings)
     label = f"Chart of the canary's times over the minutes of the run. {words}"
     drawing = _drawing(run.beats)
     return NoisePart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
         grid=numbers,
-        findings=said,
+        findings=findings,
         chart=chart(f"{PREFIX}{run.file_suffix}", _CHART_TITLE, label, drawing, numbers),
     )
 

@@ -106,5 +106,5 @@ def arrow_of(columns: StructType) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  only for frames
 
     # PySpark 3.5 assumes the time zone, 4 asks for it.
-    told = "timezone" in inspect.signature(to_arrow_schema).parameters
-    return to_arrow_schema(columns, **({"timezone": "UTC"} if told else {}))
+    has_timezone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(columns, **({"timezone": "UTC"} if has_timezone else {}))

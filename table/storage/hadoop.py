@@ -182,7 +182,7 @@ def java_error(error: Exception) -> JavaObject | None:
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
-def said(error: JavaObject) -> tuple[str, str]:
+def class_and_message(error: JavaObject) -> tuple[str, str]:
     """The simple name of a Java exception's class, and that with the first line of its text.
 
     Of others than errors of input and output the text may repeat a setting.

@@ -26,7 +26,7 @@ from py4j.protocol import Py4JError
 from keymark.table.errors import FileTakenError, MissingFileError, StorageError
 from keymark.table.layout.naming import HOODIE, KEYMARK, STAGING
 from keymark.table.runtime import jvm
-from keymark.table.storage.hadoop import SMALL, Hadoop, connect, java_error, said
+from keymark.table.storage.hadoop import SMALL, Hadoop, class_and_message, connect, java_error
 from keymark.table.storage.spool import Content, whole
 from keymark.table.storage.storage import FileStatus, NoLocking, RangeReader, WindowReader, segments
 
@@ -136,10 +136,10 @@ class HadoopStorage(NoLocking):
             self.delete(temporary)
             raise
         except StorageError as error:
-            told = error
+            why = error
             if isinstance(error, FileNotFoundError):
-                told = StorageError(f"cannot write {self.root}/{path}: there is no folder for it")
-            self._settle(temporary, path, data, told)
+                why = StorageError(f"cannot write {self.root}/{path}: there is no folder for it")
+            self._settle(temporary, path, data, why)
 
     def _settle(self, temporary: str, path: str, data: bytes, error: Exception) -> None:
         """Return if a rename that raised took place; raise if not, and then it never will."""
@@ -254,7 +254,9 @@ class HadoopStorage(NoLocking):
             java = java_error(error)
             if java is None and not isinstance(error, Py4JError):
                 raise
-            name, words = said(java) if java is not None else 2 * (type(error).__name__,)
+            name, words = (
+                class_and_message(java) if java is not None else 2 * (type(error).__name__,)
+            )
             if name in _ABSENT:
                 raise MissingFileError.of(path) from None
             if name in _EXISTS:

@@ -333,8 +333,8 @@ def _connect(bucket: str, settings: tuple[tuple[str, str], ...]) -> ObjectStore:
 
 def _client_of_surroundings() -> dict[str, str]:
     """What obstore would read from the environment, were it not given settings of a client."""
-    said = os.environ.get("AWS_ALLOW_HTTP")
-    return {} if said is None else {"allow_http": said}
+    allow_http = os.environ.get("AWS_ALLOW_HTTP")
+    return {} if allow_http is None else {"allow_http": allow_http}
 
 
 @functools.cache
@@ -405,6 +405,6 @@ def _reason(error: Exception, looked_for: str) -> str:
     cause = _CAUSE.search(text)
     if not found and cause:
         found = [cause[1].strip()]
-    said = " ".join(found) or type(error).__name__
+    reason = " ".join(found) or type(error).__name__
     refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
-    return said + (looked_for if refused or _LET_IN.search(text) else "")
+    return reason + (looked_for if refused or _LET_IN.search(text) else "")

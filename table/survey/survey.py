@@ -178,14 +178,14 @@ def _changed_rows(commit: Commit) -> bool:
 def _rows(table: Snapshot, sampled: Sequence[samples.SampledFile]) -> tuple[int, float]:
     """Rows of all base files and bytes of one; those of unknown files go by their bytes."""
     bases = table.bases
-    told = {path: rows for each in table.commits.values() for path, rows in each.rows.items()}
-    told |= {each.file.path: each.footer.num_rows for each in sampled}
+    rows_of = {path: rows for each in table.commits.values() for path, rows in each.rows.items()}
+    rows_of |= {each.file.path: each.footer.num_rows for each in sampled}
     filter_bytes = max((each.filter_bytes for each in sampled), default=0)
-    counted = [file for file in bases if file.path in told]
-    rows = sum(told[file.path] for file in counted)
+    counted = [file for file in bases if file.path in rows_of]
+    rows = sum(rows_of[file.path] for file in counted)
     size = sum(max(file.size - filter_bytes, 1) for file in counted)
     row_bytes = size / rows if rows else 0.0
-    others = sum(max(f.size - filter_bytes, 0) for f in bases if f.path not in told)
+    others = sum(max(f.size - filter_bytes, 0) for f in bases if f.path not in rows_of)
     return rows + (round(others / row_bytes) if row_bytes else 0), row_bytes
 
 

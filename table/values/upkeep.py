@@ -266,18 +266,18 @@ class ValueIndexes:
     ) -> list[FilesOfRun]:
         """Put runs of files that are not covered: one of all that is noted, others of the rest."""
         known = {change.file.path: change for change in noted if change.column == indexed.column}
-        told: list[ValueChange] = []
+        in_notes: list[ValueChange] = []
         unknown: list[BaseFile] = []
         for file in files:
             change = known.get(file.path)
             if change is not None and _continues(change, chains):
-                told.append(change)
+                in_notes.append(change)
             else:
                 unknown.append(file)
         new: list[FilesOfRun] = []
-        if told:
-            values = ((change.came, change.gone, change.rows) for change in told)
-            new.append(put_values(state.storage, indexed, covered(told), values))
+        if in_notes:
+            values = ((change.came, change.gone, change.rows) for change in in_notes)
+            new.append(put_values(state.storage, indexed, covered(in_notes), values))
         if unknown:
             new += self._put(state, indexed, _changes(state, unknown, chains))
         return new

@@ -215,8 +215,8 @@ class _WritePartition:
             sync_all()
         except TableError as error:
             answer = error
-        told = pickle.dumps((answer, seconds_synced() - synced))
-        yield pa.record_batch([pa.array([told], pa.binary())], names=["answer"])
+        pickled = pickle.dumps((answer, seconds_synced() - synced))
+        yield pa.record_batch([pa.array([pickled], pa.binary())], names=["answer"])
 
 
 def _turn() -> tuple[int, int]:

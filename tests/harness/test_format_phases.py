@@ -7,7 +7,7 @@ import pytest
 from keymark.harness.engines.delta import phases as delta
 from keymark.harness.engines.iceberg import phases as iceberg
 from keymark.harness.measure import event_log
-from keymark.harness.measure.stage_phases import engine_of, said_of
+from keymark.harness.measure.stage_phases import engine_of, stable_description
 
 LABEL = "delta@3.3.2/merge|r0|upsert_1"
 BESIDE = "$anonfun$withThreadLocalCaptured$1 at FutureTask.java:264"
@@ -40,17 +40,22 @@ def test_delta_says_what_its_jobs_do_the_innermost_last(said, phase):
 def test_other_jobs_of_delta():
     place = "file:/x/delta@3.3.2/merge|r/t<br/>Optimizing 2 files in partition (dt=a: b)"
     assert delta.phase_of(place.replace("|", "/")) == "services"
-    assert said_of("delta@", place.replace("|", "/")) == "Optimizing N files in partition"
+    assert (
+        stable_description("delta@", place.replace("|", "/")) == "Optimizing N files in partition"
+    )
     assert delta.phase_of(LABEL) is None
     assert delta.phase_of(f"Delta: {LABEL}: Something else") is None
 
 
 def test_what_a_job_of_delta_says_is_the_same_in_each_repetition():
-    said = said_of("delta@", SAID[0].format(LABEL, "Rewriting 12 files"))
+    said = stable_description("delta@", SAID[0].format(LABEL, "Rewriting 12 files"))
     assert said == "MERGE operation - Rewriting N files"
-    assert said_of("delta@", LABEL) == ""
-    assert said_of("iceberg@", LABEL) == ""
-    assert said_of("hudi@", "Building workload profile:t 7") == "Building workload profile:t 7"
+    assert stable_description("delta@", LABEL) == ""
+    assert stable_description("iceberg@", LABEL) == ""
+    assert (
+        stable_description("hudi@", "Building workload profile:t 7")
+        == "Building workload profile:t 7"
+    )
     assert engine_of(LABEL) == "delta@"
     assert engine_of("native/record|r0|upsert_1") == ""
 

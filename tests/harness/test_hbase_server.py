@@ -21,7 +21,7 @@ def begin(folder, **ports):
     def download(name):
         raise AssertionError(f"{name} is downloaded before the ports are looked at")
 
-    return hbase_server.start(folder, told=lambda _: None, download=download, **{**PORTS, **ports})
+    return hbase_server.start(folder, show=lambda _: None, download=download, **{**PORTS, **ports})
 
 
 def state_of(folder, pid):

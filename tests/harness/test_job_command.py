@@ -59,7 +59,7 @@ def test_processes_that_outlive_the_command_are_waited_for_off_the_clock(tmp_pat
     start = time.perf_counter()
     found = ran(tmp_path, OUTLIVED)
     taken = time.perf_counter() - start
-    assert (found.said.split(), found.left) == (["early", "late"], False)
+    assert (found.printed.split(), found.left) == (["early", "late"], False)
     assert found.wall_s < taken - 0.2
 
 

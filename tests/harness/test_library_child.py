@@ -165,4 +165,4 @@ def test_a_table_in_use_stays_open_while_others_are_opened_to_verify_it(session)
         session.find(table=used, keys=["k:a,n:2"], where=None)
         session.open(table=TOLD)
     assert used in session._tables
-    assert len(session._told) == child.KEPT
+    assert len(session._descriptions) == child.KEPT

@@ -258,17 +258,17 @@ def test_the_time_left_counts_all_processes(tmp_path):
     path = tmp_path / "a" / "pace.json"
     progress = BuildProgress(path, clock, said.append)
     progress.begin()
-    progress.told(0, 10, "tasks of the key scan")
+    progress.show(0, 10, "tasks of the key scan")
     clock.now += 10
     # A seventh of the work is the scan.
-    progress.told(10, 10, "tasks of the key scan")
+    progress.show(10, 10, "tasks of the key scan")
     clock.now += 5
     progress = BuildProgress(path, clock, said.append)
     progress.begin()
     clock.now += 1
-    progress.told(0, 30, "shards")
+    progress.show(0, 30, "shards")
     clock.now += 10
-    progress.told(10, 30, "shards")
+    progress.show(10, 30, "shards")
     assert said == [
         "0 of 10 tasks of the key scan",
         "10 of 10 tasks of the key scan, about 60 s left",

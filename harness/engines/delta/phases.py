@@ -37,7 +37,7 @@ _PLACE = re.compile(r"^.*<br/>| \(.*$")
 """Table and partition, around what OPTIMIZE does."""
 
 
-def said(description: str) -> tuple[str, ...]:
+def description_parts(description: str) -> tuple[str, ...]:
     """What Delta says about a job, from the outermost activity to the innermost."""
     parts = _BETWEEN.split(_PLACE.sub("", description))
     return tuple(part for part in parts if part != "Delta" and _LABEL not in part)
@@ -45,7 +45,7 @@ def said(description: str) -> tuple[str, ...]:
 
 def phase_of(description: str) -> str | None:
     """The phase of a stage by its job's description; None where Delta does not say."""
-    for part in reversed(said(description)):
+    for part in reversed(description_parts(description)):
         for phase, pattern in _RULES:
             if re.search(pattern, part):
                 return phase

@@ -80,7 +80,7 @@ class Session:
     def __init__(self) -> None:
         self._library: ModuleType
         self._tables: OrderedDict[int, Handle] = OrderedDict()
-        self._told: dict[int, Mapping[str, Any]] = {}
+        self._descriptions: dict[int, Mapping[str, Any]] = {}
         self._count = 0
         self._keys: list[str] = []
         self._found: list[tuple[pa.Table, str]] = []
@@ -107,18 +107,18 @@ class Session:
 
     def write(self, *, table: int, operation: str, files: Sequence[str]) -> dict[str, Any]:
         """Write the rows of files: `bulk_insert`, `upsert` or `delete`."""
-        handle, told = self._table(table), self._told[table]
+        handle, description = self._table(table), self._descriptions[table]
         began = time.perf_counter()
         if operation == "bulk_insert":
             written, phases = handle.load(stream(files))
             return {"files_written": written, "phases": phases}
-        rows, key = read(files), list(told["record_key"])
+        rows, key = read(files), list(description["record_key"])
         if operation == "delete":
             rows = rows.select(key).group_by(key).aggregate([])
             prepared = time.perf_counter() - began
             written, phases = handle.delete(rows)
         else:
-            rows = one_row_a_key(rows, key, told["ordering"])
+            rows = one_row_a_key(rows, key, description["ordering"])
             prepared = time.perf_counter() - began
             written, phases = handle.upsert(rows)
         return {"files_written": written, "phases": {"prepare": prepared, **phases}}
@@ -130,7 +130,7 @@ class Session:
         self._queried = handle = self._table(table)
         if keys is None:
             return list(plainly(handle.find(_typed(where or (), handle.schema()))).to_pylist())
-        fields = list(self._told[table]["record_key"])
+        fields = list(self._descriptions[table]["record_key"])
         rows = plainly(handle.find(key_tests(keys, fields, handle.schema())))
         if len(fields) > 1:
             rows = rows.filter(pc.is_in(key_texts(rows, fields), value_set=pa.array(keys)))
@@ -146,11 +146,11 @@ class Session:
 
     def lookup(self, *, table: int) -> None:
         """Find the file of each held key."""
-        handle, told = self._table(table), self._told[table]
-        fields = list(told["record_key"])
-        columns = [*dict.fromkeys([*fields, *told["partition_path"]])]
+        handle, description = self._table(table), self._descriptions[table]
+        fields = list(description["record_key"])
+        columns = [*dict.fromkeys([*fields, *description["partition_path"]])]
         wanted = pa.array(self._keys, pa.string())
-        self._found, self._found_by = [], told["partition_path"]
+        self._found, self._found_by = [], description["partition_path"]
         tests = key_tests(self._keys, fields, handle.schema())
         for rows, file in handle.places(columns, tests):
             texts = key_texts(rows, fields)
@@ -191,12 +191,12 @@ class Session:
         self._tables.move_to_end(number)
         return self._tables[number]
 
-    def _keep(self, handle: Handle, told: Mapping[str, Any]) -> int:
+    def _keep(self, handle: Handle, description: Mapping[str, Any]) -> int:
         self._count += 1
-        self._tables[self._count], self._told[self._count] = handle, told
+        self._tables[self._count], self._descriptions[self._count] = handle, description
         if len(self._tables) > KEPT:
             oldest, _ = self._tables.popitem(last=False)
-            del self._told[oldest]
+            del self._descriptions[oldest]
         return self._count
 
 

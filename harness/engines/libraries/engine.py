@@ -117,8 +117,8 @@ class LibraryTable:
         return self._write("delete", df)
 
     def _write(self, operation: str, files: tuple[str, ...]) -> LibraryWrite:
-        said = self.child.call("write", table=self.number, operation=operation, files=files)
-        return LibraryWrite(**said)
+        answer = self.child.call("write", table=self.number, operation=operation, files=files)
+        return LibraryWrite(**answer)
 
     def read(self, keys: Sequence[str] | None = None, where: str | None = None) -> LibraryRows:
         """All rows, those of a condition, or those of record keys."""

@@ -114,12 +114,14 @@ def _run(command: Sequence[str], name: LibraryName) -> None:
         command, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     if done.returncode != 0:
-        said = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
-        raise HarnessError(f"{name.library}@{name.version} could not be installed: {_reason(said)}")
+        output = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
+        raise HarnessError(
+            f"{name.library}@{name.version} could not be installed: {_reason(output)}"
+        )
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """The line that tells why pip failed: its last error, or else the last line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
     return (errors or lines or ["it says nothing"])[-1]

@@ -37,26 +37,28 @@ class Table:
     """A table; see `child.Handle`.
 
     Args:
-        told: what `child.Session` knows of it.
+        description: what `child.Session` knows of it.
     """
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self._settings: Mapping[str, str] = told["settings"]
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self._settings: Mapping[str, str] = description["settings"]
         for each in self._settings:
             if each not in SETTINGS and not each.startswith(PROPERTIES):
                 known = ", ".join(SETTINGS)
                 raise ValueError(f"no setting {each!r} (there are {known} and {PROPERTIES}*)")
-        self._path, self._name = str(told["path"]), str(told["name"])
-        self._partitions = list(told["partition_path"])
-        self._ordered_by = [each for each in told["record_key"] if each not in self._partitions]
+        self._path, self._name = str(description["path"]), str(description["name"])
+        self._partitions = list(description["partition_path"])
+        self._ordered_by = [
+            each for each in description["record_key"] if each not in self._partitions
+        ]
         self._writer = _writer(self._settings)
-        keys = [_name(each) for each in told["record_key"]]
+        keys = [_name(each) for each in description["record_key"]]
         # A key of one column has no null; of several, nulls are parts like others.
         sign = "=" if len(keys) == 1 else "IS NOT DISTINCT FROM"
         self._match = " AND ".join(f"(target.{key} {sign} source.{key})" for key in keys)
         self._newer: str | None = None
-        if told["keeps_newer"] and told["ordering"] is not None:
-            column = _name(told["ordering"])
+        if description["keeps_newer"] and description["ordering"] is not None:
+            column = _name(description["ordering"])
             self._newer = f"coalesce(source.{column} >= target.{column}, true)"
         self._table: DeltaTable
 

@@ -48,20 +48,21 @@ class Table:
     """A table; see `child.Handle`.
 
     Args:
-        told: what `child.Session` knows of it.
+        description: what `child.Session` knows of it.
     """
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self._settings = dict(told["settings"])
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self._settings = dict(description["settings"])
         for each in self._settings:
             if not each.startswith(PREFIXES):
                 known = ", ".join(f"{prefix}*" for prefix in PREFIXES)
                 raise ValueError(f"no setting {each!r} (there are {known})")
-        self._path = str(told["path"])
-        self._key, self._partitions = list(told["record_key"]), list(told["partition_path"])
+        self._path = str(description["path"])
+        self._key = list(description["record_key"])
+        self._partitions = list(description["partition_path"])
         # Rows of one key whose key holds the ordering column are equally new.
-        is_timed = told["keeps_newer"] and told["ordering"] not in self._key
-        self._ordering: str | None = told["ordering"] if is_timed else None
+        is_timed = description["keeps_newer"] and description["ordering"] not in self._key
+        self._ordering: str | None = description["ordering"] if is_timed else None
         self._table: IcebergTable
         self._scanned: Any = None
 

@@ -32,7 +32,7 @@ class LibraryProcess(WatchedProcess):
         """Isolated: neither the folder that the run was started in nor PYTHONPATH counts."""
         return [str(python(self._library)), "-I", str(_CHILD)]
 
-    def told(self) -> dict[str, Any]:
+    def start_arguments(self) -> dict[str, Any]:
         """The library."""
         return {"library": self._library.library}
 

@@ -190,12 +190,12 @@ def _scalar(text: str | None, kind: str, column: str) -> pa.Scalar:
 
 def _vector_path(table: Path, vector: Mapping[str, Any]) -> Path | None:
     """The file of a deletion vector; None where the log itself holds it."""
-    kind, said = vector["storageType"], str(vector["pathOrInlineDv"])
+    kind, location = vector["storageType"], str(vector["pathOrInlineDv"])
     if kind == "i":
         return None
     if kind != "u":
         raise HarnessError(f"a deletion vector of kind {kind!r} is not read")
-    folder, name = said[:-_ID_LENGTH], uuid.UUID(bytes=_base85(said[-_ID_LENGTH:]))
+    folder, name = location[:-_ID_LENGTH], uuid.UUID(bytes=_base85(location[-_ID_LENGTH:]))
     return table / folder / f"deletion_vector_{name}.bin"
 
 

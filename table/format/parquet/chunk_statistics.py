@@ -38,8 +38,8 @@ class Described:
     @property
     def nulls(self) -> int | None:
         """How many nulls they count."""
-        told = (self.statistics or {}).get(_NULLS)
-        return None if told is None else integer_of(told[1])
+        nulls = (self.statistics or {}).get(_NULLS)
+        return None if nulls is None else integer_of(nulls[1])
 
 
 def statistics_after(
@@ -59,11 +59,11 @@ def statistics_after(
     nulls -= 0 if before is None else gone
     if None in counts or nulls < 0:
         return None
-    told = {_NULLS: (I64, integer(nulls))}
+    encoded = {_NULLS: (I64, integer(nulls))}
     # Nothing but nulls has no range.
     ranged = [part.statistics or {} for part in parts if part.nulls != part.values]
     if not ranged or not all(fields.keys() >= {_MAX, _MIN} for fields in ranged):
-        return told
+        return encoded
     order = _order(kind)
     ends: dict[int, tuple[int, bytes]] = {}
     try:
@@ -72,14 +72,16 @@ def statistics_after(
             ends[number] = choose(values, key=lambda end: order(binary_of(end[1])))
     except struct.error:
         # No value of this type is that long.
-        return told
-    told |= ends
-    told |= {old: told[new] for old, new in _OLD.items() if all(old in each for each in ranged)}
+        return encoded
+    encoded |= ends
+    encoded |= {
+        old: encoded[new] for old, new in _OLD.items() if all(old in each for each in ranged)
+    }
     for number in _EXACT:
         flags = {each.get(number) for each in ranged}
         if len(flags) == 1 and (flag := flags.pop()) is not None:
-            told[number] = flag
-    return told
+            encoded[number] = flag
+    return encoded
 
 
 def _order(kind: pa.DataType) -> Callable[[bytes], Any]:

@@ -130,16 +130,16 @@ def index_header(values: int, encoding: int, *, uncompressed: int, compressed: i
         uncompressed: bytes of the page.
         compressed: bytes of the page in the file.
     """
-    told = _numbers({1: values, 2: encoding, 3: _RLE, 4: _RLE})
+    header = _numbers({1: values, 2: encoding, 3: _RLE, 4: _RLE})
     sizes = _numbers({1: _DATA_PAGE, 2: uncompressed, 3: compressed})
-    return raw_struct({**sizes, _DATA_HEADER: (STRUCT, raw_struct(told))})
+    return raw_struct({**sizes, _DATA_HEADER: (STRUCT, raw_struct(header))})
 
 
 def dictionary_header(dictionary: Dictionary, compressed: int) -> bytes:
     """The header of a dictionary page, by the bytes that the page takes in the file."""
-    told = _numbers({1: len(dictionary.values), 2: dictionary.encodings[0]})
+    header = _numbers({1: len(dictionary.values), 2: dictionary.encodings[0]})
     sizes = _numbers({1: _DICTIONARY_PAGE, 2: len(dictionary.page), 3: compressed})
-    return raw_struct({**sizes, _DICTIONARY_HEADER: (STRUCT, raw_struct(told))})
+    return raw_struct({**sizes, _DICTIONARY_HEADER: (STRUCT, raw_struct(header))})
 
 
 def _numbers(values: dict[int, int]) -> RawFields:

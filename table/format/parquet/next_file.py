@@ -124,7 +124,7 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
             checksums.append(_checksum(column.pages))
             pieces += column.pages
             at, raw = at + size, raw + column.uncompressed
-        told = {
+        group = {
             1: (LIST, raw_list(structs)),
             2: (I64, integer(raw)),
             3: (I64, integer(parts.rows(ordinal))),
@@ -132,7 +132,7 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
             6: (I64, integer(at - first)),
             7: (I16, integer(ordinal)),
         }
-        groups.append(raw_struct(told))
+        groups.append(raw_struct(group))
     fields = {
         **parts.empty.fields,
         ROWS: (I64, integer(sum(page.rows for page in file.pages))),
@@ -315,8 +315,8 @@ class _Parts:
             if count
             for each in self.fresh[of].metas(ordinal, makers[of].column)
         ]
-        told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
-        told[VALUES] = (I64, integer(self.rows(ordinal)))
+        fields = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
+        fields[VALUES] = (I64, integer(self.rows(ordinal)))
         statistics = statistics_after(
             _described(meta) if kept else None,
             [_described(each) for each in metas],
@@ -324,8 +324,8 @@ class _Parts:
             kind=kind,
         )
         if statistics is not None:
-            told[_STATISTICS] = (STRUCT, raw_struct(statistics))
-        return _Column(parts, size, raw, told)
+            fields[_STATISTICS] = (STRUCT, raw_struct(statistics))
+        return _Column(parts, size, raw, fields)
 
     def _dictionary(self, page: Page, dictionary: Dictionary | None) -> tuple[memoryview, int]:
         """A dictionary page with its header, and how many bytes that is if not compressed."""

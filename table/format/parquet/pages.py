@@ -87,10 +87,12 @@ def chunk_pages(
             yield header, decompress(codec, data[start:end], full, (name, start))
             continue
         # Levels come first and are not compressed in the second version of data pages.
-        told = [second.get(field, 0) for field in (_DEFINITION_BYTES, _REPETITION_BYTES)]
-        levels = sum(told) if all(isinstance(each, int) for each in told) else -1
+        level_bytes = [second.get(field, 0) for field in (_DEFINITION_BYTES, _REPETITION_BYTES)]
+        levels = sum(level_bytes) if all(isinstance(each, int) for each in level_bytes) else -1
         if not 0 <= levels <= min(size, full):
-            raise CorruptFileError(name, start, f"levels of {told} bytes in a page of {size}")
+            raise CorruptFileError(
+                name, start, f"levels of {level_bytes} bytes in a page of {size}"
+            )
         plain = second.get(_IS_COMPRESSED, True) is False
         values = data[start + levels : end]
         used = "UNCOMPRESSED" if plain else codec

@@ -200,8 +200,8 @@ def _stats_are_wrong(
 ) -> bool:
     """Whether a record of column statistics is one that must not be there."""
     column = {column_id(name): name for name in schema.names}[record.key[:_COLUMN_ID_LENGTH]]
-    told = decode_ranges(pa.array([record.found or b""], pa.binary()), column, [file])
-    if not told.found[0]:
+    stored = decode_ranges(pa.array([record.found or b""], pa.binary()), column, [file])
+    if not stored.found[0]:
         # Readers open a file without a record. Only a current file must have one.
         return is_ours and is_current
     if is_ours:
@@ -211,7 +211,7 @@ def _stats_are_wrong(
     # Of Hudi's records only those count that make a reader leave out a file with a match. No reader
     # compares bytes.
     for wrapper in set(Wrapper) - {Wrapper.BYTES}:
-        _, low, high = reliable_ranges(told, wrapper, schema.field(column).type)
+        _, low, high = reliable_ranges(stored, wrapper, schema.field(column).type)
         _, lowest, highest = right.ends(wrapper)
         if len(low) and len(lowest) and (low[0] > lowest[0] or high[0] < highest[0]):
             return True
