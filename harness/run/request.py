@@ -138,7 +138,13 @@ def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder,
     names = [name for step in steps for name in step.measured]
     samples = folder.samples()
     done, torn = complete_trials(samples, steps), unfinished(samples)
-    folder.keep_only(lambda sample: TrialKey.of_sample(sample, names) in done and not torn(sample))
+    # A load that was measured is done; where it failed when it was taken again, for its table, that
+    # is no number of it.
+    folder.keep_only(
+        lambda sample: (
+            sample.verified and TrialKey.of_sample(sample, names) in done and not torn(sample)
+        )
+    )
     if wanted > planned or request.half_width is not None:
         # A report names the command that measures the same again.
         command = redact_arguments(environment.command())

@@ -245,7 +245,7 @@ class Runner:
         missing = {
             trial.cell.cell_id
             for trial in schedule.trials()
-            if TrialKey.of(trial) not in self._taken
+            if TrialKey.of(trial) not in self._taken and self._steps_of(trial)
         }
         return {cell.cell_id for cell in schedule.cells} - missing
 
@@ -279,14 +279,14 @@ class Runner:
             reads_whole: whether they end in a reading of the whole table, however large it is.
         """
         for trial in trials:
-            cell_id = trial.cell.cell_id
+            cell_id, steps = trial.cell.cell_id, self._steps_of(trial)
             is_due = cell_id not in self._left_out and TrialKey.of(trial) not in self._taken
-            if is_due and not self._ends_untried(trial, self._steps_of(trial)[0]):
+            if steps and is_due and not self._ends_untried(trial, steps[0]):
                 kind = "warm-up" if trial.warmup else "repetition"
                 self._tell(f"{cell_id}: {kind} {trial.repetition + 1}{self._reached}")
                 self.between.beat(trial.label)
                 self._time_left.begin()
-                context, steps = self.contexts[trial.cell.data], self._steps_of(trial)
+                context = self.contexts[trial.cell.data]
                 results = cells.repeat(context, trial, steps, reads_whole=reads_whole)
                 self._keep(trial, results, append=True)
                 self._time_left.end(self._kind(trial))
@@ -310,28 +310,43 @@ class Runner:
         """Take the repetitions that count; how many there were.
 
         Tables are read whole in the last one: damage to files that repetitions share is there
-        then, whichever did it. With a deadline the first may be the last.
+        then, whichever did it.
 
         Args:
             schedule: of the run.
-            deadline: time on the contexts' clock by which to end: the first repetition decides how
-                many more fit, at least none. None: as many as the schedule says.
+            deadline: time on the contexts' clock by which to end: the first repetition that this
+                process takes decides how many more fit, at least none. None: as many as the
+                schedule says.
         """
-        clock = next(iter(self.contexts.values())).clock
-        start = clock()
-        is_last = schedule.repetitions == 1 or deadline is not None
-        self.take(schedule.repetition_trials(0), reads_whole=is_last)
+        first = 0
         if deadline is not None:
-            now = clock()
-            more = affordable(deadline - now, each=now - start)
-            schedule = replace(schedule, repetitions=1 + more)
+            first, more = self._repeat_and_time(schedule, deadline)
+            schedule = replace(schedule, repetitions=first + more)
             self.progress.plan(schedule.size)
-            numbers = range(1, schedule.repetitions)
+            numbers = range(first, schedule.repetitions)
             self._plan(chain.from_iterable(map(schedule.repetition_trials, numbers)))
-        for number in range(1, schedule.repetitions):
+        for number in range(first, schedule.repetitions):
             is_last = number == schedule.repetitions - 1
             self.take(schedule.repetition_trials(number), reads_whole=is_last)
         return schedule.repetitions
+
+    def _repeat_and_time(self, schedule: Schedule, deadline: float) -> tuple[int, int]:
+        """Take repetitions until one is taken in full: how many there are, and how many more fit.
+
+        Of a run that is resumed, those before it are done, or are done in part and say nothing of
+        the time that one takes. Each may be the last one, and reads tables whole.
+        """
+        clock = next(iter(self.contexts.values())).clock
+        for number in range(MAX_REPETITIONS):
+            trials = list(schedule.repetition_trials(number))
+            is_whole = all(TrialKey.of(trial) not in self._taken for trial in trials)
+            start = clock()
+            self.take(trials, reads_whole=True)
+            now = clock()
+            if is_whole or now >= deadline:
+                more = affordable(deadline - now, each=now - start) if is_whole else 0
+                return number + 1, min(more, MAX_REPETITIONS - number - 1)
+        return MAX_REPETITIONS, 0
 
     def _up_to_first_look(self, schedule: Schedule, until: Until) -> Schedule:
         """The schedule until it looks for the first time whether there are enough repetitions."""

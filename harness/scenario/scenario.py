@@ -137,8 +137,8 @@ def load(
             mistakes.append(f"--set {text}: expected key=value")
             continue
         given.append((key, documents.toml_value(value)))
-    for key, said in [*given, *(overrides or {}).items()]:
-        mistakes += documents.put(document.values, key, said)
+    for key, setting in [*given, *(overrides or {}).items()]:
+        mistakes += documents.put(document.values, key, setting)
         document.origins[key] = ""
     try:
         scenario = Scenario.model_validate(document.values)
@@ -266,6 +266,7 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
     nulled = bool(work.null_columns)
     wrong = {
         f"build_index: the index {record} only": work.build_index and scenario.indexes != (record,),
+        "rounds: there is no step; set rounds, delete, lookup_present or point_query": work.is_empty,
         "null_columns: needs dataset.delete_rows": nulled and not scenario.dataset.delete_rows,
         "purge: needs workload.delete": work.purge and work.delete is not True,
         "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from keymark.harness.store.units import METRICS
+from keymark.harness.store.units import METRICS, Better
 from keymark.reports.gate.causes import Cause
 from keymark.reports.gate.compare import SET_UP, Finding, Gate
 from keymark.reports.gate.run_numbers import RunNumbers
+from keymark.reports.gate.verdicts import Judged
 from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.text import clean, listed
 
@@ -73,7 +74,7 @@ def lead(reason: Reason) -> str:
 
 
 def grown(finding: Finding) -> str:
-    """What became of a number, in words without its cell: ``the index grew 53 %``."""
+    """How a number became worse, in words without its cell: ``the index grew 53 %``."""
     metric = METRICS[finding.key.metric]
     subject = _SUBJECTS.get(metric.name, metric.title)
     step = clean(finding.key.step, 40)
@@ -82,8 +83,26 @@ def grown(finding: Finding) -> str:
     if ratio is None:
         values = [amount(each or 0.0, finding.unit) for each in (finding.base, finding.candidate)]
         return f"{subject}{of} went from {values[0]} to {values[1]}"
-    grew = "grew" if ratio > 1 else "shrank"
-    return f"{subject}{of} {grew} {_percent(abs(ratio - 1))}"
+    worst = _worst(finding.judged, finding.demand.better)
+    if worst is None:
+        return f"{subject}{of} {_grew(ratio)}"
+    return f"{subject}{of} {_grew(worst, 'up to ')} in some repetitions"
+
+
+def _worst(judged: Judged, better: Better) -> float | None:
+    """The ratio of the worst repetition, if the median is no worse; None if it is."""
+    if judged.ratio is None or judged.low is None or judged.high is None:
+        return None
+    if better is Better.NEITHER:
+        far = judged.high if judged.high - 1 >= 1 - judged.low else judged.low
+        return far if judged.ratio == 1 != far else None
+    if better is Better.HIGHER:
+        return judged.low if judged.ratio >= 1 > judged.low else None
+    return judged.high if judged.ratio <= 1 < judged.high else None
+
+
+def _grew(ratio: float, up_to: str = "") -> str:
+    return f"{'grew' if ratio > 1 else 'shrank'} {up_to}{_percent(abs(ratio - 1))}"
 
 
 def _left_out(finding: Finding) -> str:

@@ -91,7 +91,7 @@ def counter(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> 
     opposite = {Better.LOWER: Better.HIGHER, Better.HIGHER: Better.LOWER}
     better = max(_growths(base, candidate, opposite.get(demand.better, Better.NEITHER)))
     verdict = Verdict.PASS
-    alike = _grew_alike(base, candidate, demand)
+    alike = bool(shared) and _grew_alike(base, candidate, demand)
     if worse > room or alike:
         is_sure = alike or demand.repeats or len(shared) < ENOUGH
         is_sure = is_sure or _is_beyond(base, candidate, demand)

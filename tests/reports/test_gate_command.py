@@ -96,6 +96,15 @@ def test_a_summary_is_as_good_a_candidate(capsys, runs, kept):
     assert gate(capsys, kept, kept)[0] == 0
 
 
+def test_a_summary_whose_counters_differ_is_judged(capsys, tmp_path, runs, kept):
+    worse = edited(runs[1], tmp_path / "worse", one_more_task)
+    publish([worse])
+    code, said = gate(capsys, runs[0], worse / "summary.json")
+    assert code == 1
+    assert "native/record upsert_2 total tasks: regression, 60 to 61 (+1.7%)" in said
+    assert gate(capsys, worse, kept)[0] == 0
+
+
 def two_engines(path, *, slow, repetitions=24):
     """A run with two engines side by side; the second one is slower by a factor."""
     samples = []

@@ -10,6 +10,7 @@ from keymark.harness.store.units import METRICS, Better
 from keymark.reports.errors import ReportError
 from keymark.reports.gate.compare import ALL_STEPS, compare
 from keymark.reports.gate.policy import Kind, Level, Policy, PolicyRule
+from keymark.reports.gate.reasons import grown
 from keymark.reports.gate.run_numbers import Key, MeasuredNumber
 from keymark.reports.gate.verdicts import Verdict
 from keymark.reports.stats.statistics import CaveatKind
@@ -55,6 +56,20 @@ def test_growth_by_a_unit_or_by_one_per_cent_of_bytes_is_always_caught(metric, v
 
 def test_growth_in_one_repetition_only_is_caught():
     assert verdict(trials(7, 7, 7), trials(7, 7, 8)) is Verdict.REGRESSION
+
+
+@pytest.mark.parametrize(
+    ("after", "metric", "words"),
+    [
+        ((7, 7, 8), "tasks", "Spark tasks of upsert_1 grew up to 14 % in some repetitions"),
+        ((6, 6, 8), "tasks", "Spark tasks of upsert_1 grew up to 14 % in some repetitions"),
+        ((8, 8, 8), "tasks", "Spark tasks of upsert_1 grew 14 %"),
+    ],
+)
+def test_a_number_that_is_worse_in_some_repetitions_is_not_said_to_shrink(after, metric, words):
+    found, _ = judged(trials(7, 7, 7), trials(*after), metric=metric)
+    assert found.judged.verdict is Verdict.REGRESSION
+    assert grown(found) == words
 
 
 def test_growth_from_nothing_has_no_ratio():
