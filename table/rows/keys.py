@@ -93,7 +93,7 @@ def keys_of_rows(
         values = _key_values(rows["record_key"])
         encoded = pa.types.is_string(values.type)
         return values if encoded else _encoded(values, config, known), None
-    return _keys_of_rows(rows, config)
+    return _keys_of_rows(rows, config, known)
 
 
 def _are_encoded(columns: Sequence[str], config: TableConfig) -> bool:
@@ -155,13 +155,24 @@ def _encoded(values: pa.Array, config: TableConfig, known: pa.Schema) -> pa.Arra
     return record_keys(rows, config)
 
 
-def _keys_of_rows(rows: pa.Table, config: TableConfig) -> tuple[pa.Array, pa.Array | None]:
-    """Record keys of rows, and their partition paths if the columns are there."""
+def _keys_of_rows(
+    rows: pa.Table, config: TableConfig, known: pa.Schema
+) -> tuple[pa.Array, pa.Array | None]:
+    """Record keys of rows, and their partition paths if the columns are there.
+
+    Values take the type of their column first, as those of written rows do: the text of a key
+    depends on it (`1.5` and `1.50`, a date and a time).
+    """
     missing = [name for name in config.record_key if name not in rows.column_names]
     if missing:
         raise InputError(f"record key field {missing[0]} is not a column of the input")
     if config.generates_keys and KEY_COLUMN not in rows.column_names:
         raise InputError(f"the table has no key fields: name rows by their {KEY_COLUMN}")
+    for name in dict.fromkeys((*config.record_key, *config.partition_fields)):
+        if name in known.names and name in rows.column_names:
+            field = known.field(name)
+            column = conform(rows.select([name]), pa.schema([field]), "the keys")[name]
+            rows = rows.set_column(rows.column_names.index(name), field, column)
     keys = record_keys(rows, config)
     if all(name in rows.column_names for name in config.partition_fields):
         return keys, partition_paths(rows, config)

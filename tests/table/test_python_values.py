@@ -149,6 +149,31 @@ def test_values_are_no_keys_of_several_columns(tmp_path):
     assert found["record_key"].to_pylist() == ["id:1,day:2024-01-01"]
 
 
+def test_rows_that_name_keys_have_the_types_of_the_columns(tmp_path):
+    """A time is no date: its key is another text, by which no row would be found."""
+    made = table(tmp_path / "t", record_key="id,day")
+    times = pd.DataFrame({"id": [1], "day": pd.to_datetime(["2024-01-01"])})
+    for ask in (made.lookup, made.delete, made.scan, made.purge):
+        with pytest.raises(InputError, match="column 'day' of the keys is timestamp"):
+            ask(times)
+    assert rows_of(made) == ROWS
+    assert made.delete(times.assign(day=times["day"].dt.date)).deleted == 1
+
+
+@pytest.mark.parametrize("digits", ["1.5", "1.500"])
+def test_a_decimal_names_its_row_however_many_digits_it_has(tmp_path, digits):
+    made = Table.create(tmp_path / "t", record_key="n")
+    stored = [decimal.Decimal("1.50"), decimal.Decimal("2.00")]
+    made.bulk_insert(pa.table({"n": pa.array(stored, pa.decimal128(10, 2))}))
+    named = [decimal.Decimal(digits)]
+    for keys in ([{"n": named[0]}], pa.table({"n": pa.array(named, pa.decimal128(38, 18))})):
+        assert made.lookup(keys)["record_key"].to_pylist() == ["1.50"]
+        assert made.scan(keys).to_arrow()["n"].to_pylist() == stored[:1]
+    report = made.purge([{"n": named[0]}])
+    assert (report.proven, report.deleted) == (True, 1)
+    assert made.scan().to_arrow()["n"].to_pylist() == stored[1:]
+
+
 def test_a_scan_is_a_table_of_arrow_pandas_or_polars(tmp_path, monkeypatch):
     made = table(tmp_path / "t")
     scan = made.scan(columns=["id", "n"])
