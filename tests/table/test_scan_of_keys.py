@@ -42,6 +42,19 @@ def test_rows_of_new_changed_and_copied_pages_are_found(tmp_path, index):
     assert (found.num_rows, found.equals(wanted)) == (150, True)
 
 
+@pytest.mark.parametrize("index", ["simple", "bloom", "partitioned_record"])
+def test_a_key_in_two_partitions_is_read_from_both(tmp_path, index):
+    """The record index names one of its rows: an index of each partition allows several."""
+    record_index = {"hoodie.metadata.record.index.enable": "true"}
+    table = create(tmp_path / "t", record_index, index=index)
+    table.upsert(rows([1, 2], partition="here"))
+    table.upsert(rows([1], partition="there"))
+    found = table.scan(keys=["k1"]).to_arrow()
+    assert sorted(found["p"].to_pylist()) == ["here", "there"]
+    table.delete(pa.table({"k": ["k1"], "p": ["there"]}))
+    assert table.scan(keys=["k1"]).to_arrow()["p"].to_pylist() == ["here"]
+
+
 def test_columns_are_cut_and_rows_of_no_key_have_the_schema(tmp_path):
     table = create(tmp_path / "t", index="global_simple")
     table.bulk_insert(rows(range(30)))
