@@ -5,11 +5,15 @@ Keys are short, so that nothing but decoding finds them, where a place has to be
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from table_cases import create
 
 from keymark.table.errors import CorruptFileError
@@ -19,7 +23,9 @@ from keymark.table.format.log.deletes import encode_deletes
 from keymark.table.format.log.writer import encode_block
 from keymark.table.metadata.column_stats import column_stats_records
 from keymark.table.metadata.records import SCHEMA, encode_locations
+from keymark.table.services.purge import key_matches
 from keymark.table.services.purge.key_matches import FileSearch, KeySet, search_file
+from keymark.table.storage.storage import BytesReader
 
 BASE = "p0/0-0_0-0-0_20200101000000000.parquet"
 INDEX = ".hoodie/metadata/record_index/record-index-0000-0_0-0-0_20200101000000000.hfile"
@@ -56,6 +62,26 @@ def base_file(columns, **writing):
 def hfile(keys, **info):
     values = encode_locations([""], ["0-0"], [1]).take(pa.array([0] * len(keys)))
     return write_hfile(pa.array(keys), values, schema=SCHEMA, file_info=info)
+
+
+@given(st.data())
+def test_gzip_streams_are_inflated_in_parts(data):
+    """However a file is cut into parts, its streams have the content that they were made of."""
+    streams = data.draw(st.lists(st.binary(max_size=40), max_size=3))
+    between = [data.draw(st.binary(max_size=9)) for _ in streams]
+    packed = [gzip.compress(each) for each in streams]
+    content = b"".join(b + p for b, p in zip(between, packed, strict=True)) + b"end"
+    source = BytesReader(name="a file", data=content)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_BYTES_AT_ONCE", "_DEFLATED_FIRST", "_DEFLATED_AT_ONCE", "_INFLATED_AT_ONCE"):
+            patch.setattr(key_matches, name, data.draw(st.integers(1, 30)))
+        places = list(key_matches._gzip_places(source))
+        assert places == [m.start() for m in re.finditer(re.escape(b"\x1f\x8b\x08"), content)]
+        start = 0
+        for before, stream, expected in zip(between, packed, streams, strict=True):
+            start += len(before)
+            assert b"".join(key_matches._inflated(source, start)) == expected
+            start += len(stream)
 
 
 def test_base_files(search):

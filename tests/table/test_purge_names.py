@@ -61,3 +61,26 @@ def test_a_partition_that_is_named_after_the_key_column_is_a_trace(tmp_path):
     assert not report.proven
     assert report.files_left == 2
     assert any("name of a partition" in note for note in report.notes)
+
+
+URL = {"hoodie.datasource.write.partitionpath.urlencode": "true"}
+HIVE = {"hoodie.datasource.write.hive_style_partitioning": "true"}
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "fields"),
+    [
+        ("https://x/1", URL, "k"),
+        ("ü", HIVE, "k"),
+        ("a:b", URL | HIVE, "k"),
+        ("4711", {}, "p,k"),
+        ("4711", HIVE, "p,k"),
+    ],
+)
+def test_a_trace_is_seen_in_a_name_however_it_is_written(tmp_path, key, options, fields):
+    table = create(tmp_path / "t", options, partition_path=fields, index="global_bloom")
+    table.upsert(key_rows([key, "k18"]))
+    report = table.purge([key])
+    assert not report.proven
+    assert any("name of a partition" in note for note in report.notes)
+    assert set(data_rows(table)) == {"k18"}

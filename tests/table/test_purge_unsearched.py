@@ -225,6 +225,15 @@ def test_compressed_text_is_found(root):
     assert (report.proven, report.files_left) == (False, 1)
 
 
+def test_compressed_text_is_found_in_a_file_of_any_size(root):
+    """Behind a quarter of a gigabyte, and across the parts in which a file is read."""
+    with (root / "p0/export.img").open("wb") as file:
+        file.seek((1 << 28) - 1)
+        file.write(gzip.compress(f"a\n{KEYS[5]}\n".encode()))
+    report = Table.open(root).purge([KEYS[5]])
+    assert (report.proven, report.files_left) == (False, 1)
+
+
 def test_a_copy_that_is_cut_off_is_named(root):
     copy = root / "half"
     data = base_of(root, KEYS[0]).read_bytes()

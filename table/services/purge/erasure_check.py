@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from keymark.table.errors import StorageError
 from keymark.table.layout.naming import parse_base_file, parse_log_file
-from keymark.table.properties.config import KEY_TYPES, TableConfig
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.services.purge.key_matches import (
     FileSearch,
@@ -18,6 +17,7 @@ from keymark.table.services.purge.key_matches import (
     KeySet,
     is_base_file,
     metadata_partition,
+    names_hold_keys,
     search_file,
     union,
 )
@@ -167,12 +167,6 @@ def listed_files(state: TableState) -> dict[str, int]:
         for partition, names in state.listing.items()
         for name, size in names.items()
     }
-
-
-def names_hold_keys(config: TableConfig) -> bool:
-    """Whether the name of a partition may be made from a column of the record key."""
-    known = config.key_generator in KEY_TYPES.values()
-    return not known or bool(set(config.record_key) & set(config.partition_fields))
 
 
 def savepoint_paths(state: TableState) -> dict[str, frozenset[str]]:

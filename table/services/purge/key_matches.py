@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -47,16 +48,16 @@ from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import HOODIE, METADATA, parse_base_file, parse_log_file
 from keymark.table.metadata.column_ranges import range_texts
 from keymark.table.metadata.partitions import COLUMN_STATS, FILES, RECORD_INDEX
-from keymark.table.properties.config import KEY_COLUMN, TableConfig
+from keymark.table.properties.config import KEY_COLUMN, KEY_TYPES, TableConfig
 from keymark.table.storage.storage import BytesReader, RangeReader, Storage
 
 _ROWS_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 1 << 26
 _NONE: frozenset[int] = frozenset()
-# Larger files that are none of the table's are searched as bytes only.
-_OTHER_BYTES_MAX = 1 << 28
 _INFLATED_BYTES_MAX = 1 << 30
 _INFLATED_AT_ONCE = 1 << 24
+# A gzip stream is read in parts that grow: most places that look like one are none.
+_DEFLATED_FIRST, _DEFLATED_AT_ONCE = 1 << 16, 1 << 24
 _GZIP, _GZIP_WBITS, _PARQUET = b"\x1f\x8b\x08", 31, b"PAR1"
 
 
@@ -138,6 +139,7 @@ class _Found:
     """The matches of a file that is being searched."""
 
     asked: KeySet
+    config: TableConfig
     keys: set[int] = field(default_factory=set)
     values: set[int] = field(default_factory=set)
     marks: set[int] = field(default_factory=set)
@@ -183,12 +185,12 @@ def search_file(work: FileSearch) -> KeyMatches:
 
 def _search(work: FileSearch) -> KeyMatches:
     source = work.storage.open(work.path)
-    found = _Found(work.asked)
+    found = _Found(work.asked, work.config)
     found.bytes |= work.asked.inside(work.path.encode(errors="surrogateescape"))
     for stretch in _stretches(source, work.asked.needles.longest):
         found.bytes |= work.asked.inside(stretch)
     if is_base_file(work.path):
-        found.names |= _in_names(work.asked, [work.path.rpartition("/")[0]])
+        found.names |= _in_names(found, [work.path.rpartition("/")[0]])
         _search_base(work, found)
     elif (partition := metadata_partition(work.path)) is not None:
         if parse_base_file(partition, work.path.rpartition("/")[2], 0):
@@ -324,8 +326,6 @@ def _search_other(work: FileSearch, source: RangeReader, found: _Found) -> None:
         with CompactFile.open(source) as file:
             found.keys |= set(file.find(hashes_of(found.asked.texts)).rows.tolist())
         return
-    if size > _OTHER_BYTES_MAX:
-        return
     start = source.read(0, len(LOG_MAGIC))
     if start.startswith(_PARQUET):
         _search_base(work, found)
@@ -336,26 +336,50 @@ def _search_other(work: FileSearch, source: RangeReader, found: _Found) -> None:
             if block.type in (BlockType.HFILE_DATA, BlockType.DELETE):
                 _search_block(block, RECORD_INDEX, found)
     else:
-        _search_gzip(work, source.read(0, size), found)
+        _search_gzip(work, source, found)
 
 
-def _search_gzip(work: FileSearch, data: bytes, found: _Found) -> None:
+def _search_gzip(work: FileSearch, source: RangeReader, found: _Found) -> None:
     """Search the gzip streams in a file, wherever they begin."""
     left = _INFLATED_BYTES_MAX
-    at = data.find(_GZIP)
-    while at >= 0:
-        stream, tail, rest = zlib.decompressobj(_GZIP_WBITS), b"", data[at:]
+    for at in _gzip_places(source):
+        tail = b""
         with contextlib.suppress(zlib.error):
-            while rest and not stream.eof:
-                part = stream.decompress(rest, _INFLATED_AT_ONCE)
-                rest = stream.unconsumed_tail
+            for part in _inflated(source, at):
                 left -= len(part)
                 if left < 0:
                     detail = f"more than {_INFLATED_BYTES_MAX} bytes when inflated"
                     raise CorruptFileError(work.path, at, detail)
                 found.bytes |= work.asked.inside(tail + part)
                 tail = (tail + part)[-max(1, work.asked.needles.longest) :]
-        at = data.find(_GZIP, at + 1)
+
+
+def _gzip_places(source: RangeReader) -> Iterator[int]:
+    """Where gzip streams may begin in a file."""
+    overlap = len(_GZIP) - 1
+    for start in range(0, source.size, _BYTES_AT_ONCE):
+        first = max(0, start - overlap)
+        data = source.read(first, start + _BYTES_AT_ONCE - first)
+        at = data.find(_GZIP)
+        while at >= 0:
+            yield first + at
+            at = data.find(_GZIP, at + 1)
+
+
+def _inflated(source: RangeReader, at: int) -> Iterator[bytes]:
+    """The content of the gzip stream at an offset, in parts.
+
+    Raises:
+        zlib.error: it is none, or is damaged from here on.
+    """
+    stream, size = zlib.decompressobj(_GZIP_WBITS), _DEFLATED_FIRST
+    while at < source.size and not stream.eof:
+        rest = source.read(at, size)
+        at, size = at + len(rest), min(2 * size, _DEFLATED_AT_ONCE)
+        while rest and not stream.eof:
+            yield stream.decompress(rest, _INFLATED_AT_ONCE)
+            rest = stream.unconsumed_tail
+    yield stream.flush()
 
 
 def _search_block(block: LogBlock, partition: str, found: _Found) -> None:
@@ -384,16 +408,32 @@ def _search_hfile(reader: HFileReader, partition: str, name: str, found: _Found)
     for keys, values in reader.scan():
         into |= asked.among(keys)
         if partition == FILES:
-            found.names |= _in_names(asked, keys.cast(pa.string()).to_pylist())
+            found.names |= _in_names(found, keys.cast(pa.string()).to_pylist())
         if partition == COLUMN_STATS:
             found.marks |= asked.among(range_texts(values, name))
     for payload in reader.payloads():
         found.bytes |= asked.inside(payload)
 
 
-def _in_names(asked: KeySet, names: list[str]) -> frozenset[int]:
-    """The keys that are names of partitions, or parts of such names."""
-    return asked.among(names) | asked.inside("\0".join(names).encode())
+def _in_names(found: _Found, names: list[str]) -> frozenset[int]:
+    """The keys that are names of partitions, or parts of such names.
+
+    Where names are made from a key column, each level of a path is read as the value that it was
+    made from: without the field's name, and without escapes (PartitionPathEncodeUtils).
+    """
+    asked = found.asked
+    texts = names
+    if names_hold_keys(found.config):
+        levels = {level for name in names for level in name.split("/")}
+        levels |= {value for level in levels if (value := level.partition("=")[2])}
+        texts = [*names, *levels, *map(unquote, names), *map(unquote, levels)]
+    return asked.among(texts) | asked.inside("\0".join(texts).encode())
+
+
+def names_hold_keys(config: TableConfig) -> bool:
+    """Whether the name of a partition may be made from a column of the record key."""
+    known = config.key_generator in KEY_TYPES.values()
+    return not known or bool(set(config.record_key) & set(config.partition_fields))
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,6 @@ from keymark.table.services.purge.erasure_check import (
     ErasureCheck,
     Places,
     listed_files,
-    names_hold_keys,
     savepoint_paths,
     survey,
 )
@@ -66,6 +65,7 @@ from keymark.table.services.purge.key_matches import (
     KeySet,
     QuickSearch,
     is_base_file,
+    names_hold_keys,
     record_keys_in,
     union,
 )
