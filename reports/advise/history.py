@@ -24,7 +24,8 @@ class History:
         amplification: rows written for a changed one; None where log files take the changes.
         seconds: from request to completion; None where the table's version does not keep it.
         file_seconds: of tasks for its files, summed over them; None where no commit tells it.
-        rows_a_day: by which the table grows; None where its writes are less than an hour apart.
+        rows_a_day: by which the table grows; None where its writes are less than an hour apart, and
+            where they do not tell it: one took file groups out, or has an instant that is no time.
     """
 
     upserts: int
@@ -65,17 +66,19 @@ def history(survey: TableSurvey) -> History | None:
 
 def _rows_a_day(writes: Sequence[WriteFacts]) -> float | None:
     """Rows by which the writes after the first one changed the table, by the day."""
-    if len(writes) < 3:
+    # A commit does not say how many rows the file groups had that it replaces.
+    if len(writes) < 3 or any(write.action == "replacecommit" for write in writes[1:]):
         return None
-    span = (_moment(writes[-1].time) - _moment(writes[0].time)).total_seconds()
-    if span < 3600:
+    first, last = _moment(writes[0].time), _moment(writes[-1].time)
+    if first is None or last is None or (last - first).total_seconds() < 3600:
         return None
     grown = sum(write.inserted - write.deleted for write in writes[1:])
-    return grown / span * _SECONDS_A_DAY
+    return grown / (last - first).total_seconds() * _SECONDS_A_DAY
 
 
-def _moment(time: str) -> datetime:
+def _moment(time: str) -> datetime | None:
+    """The time of an instant; None of one that names none, as those of Hudi's bootstrap."""
     try:
         return datetime.strptime(time[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:
-        return datetime.fromtimestamp(0, UTC)
+        return None

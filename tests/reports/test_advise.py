@@ -258,6 +258,23 @@ def test_the_workload_is_the_tables_own(known):
     assert (asked.batch, asked.changed_files) == (400_000, None)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"action": "replacecommit", "operation": "INSERT_OVERWRITE_TABLE", "inserted": 10_000_000},
+        {"action": "replacecommit", "operation": "DELETE_PARTITION", "updated": 0, "inserted": 0},
+        {"time": "00000000000001", "operation": "BULK_INSERT"},
+    ],
+)
+def test_growth_that_writes_do_not_tell_is_not_said(known, changes):
+    """An overwrite says what it put, not what it took out; a bootstrap has no time."""
+    place = 0 if "time" in changes else 12
+    writes = [write(number, **(changes if number == place else {})) for number in range(24)]
+    made = advice(healthy(writes=tuple(writes)), known)
+    assert made.outlook == ()
+    assert made.situation.history.rows_a_day is None
+
+
 def test_growth(known):
     grows, room, *_ = advice(healthy(), known).outlook
     assert grows.startswith("grows by 120,000 rows a day")
