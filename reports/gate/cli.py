@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -53,7 +53,9 @@ def gate(
     candidate_engine: Annotated[
         str | None, typer.Option(help="... with the candidate's cells of this one")
     ] = None,
-    scenario: Annotated[str, typer.Option(help="what is measured of revisions")] = "gate",
+    scenario: Annotated[
+        str | None, typer.Option(help="what is measured of revisions; default: gate")
+    ] = None,
     kernels: Annotated[bool, typer.Option("--kernels", help="measure kernels only")] = False,
     bisect: Annotated[bool, typer.Option("--bisect", help="find the first worse revision")] = False,
     set_: Annotated[
@@ -81,15 +83,17 @@ def gate(
     given = Given(base=base, candidate=candidate, engines=(base_engine, candidate_engine))
     sets = [*(set_ or ()), *([f"spark.master={master}"] if master else [])]
     asked = MeasureRequest(
-        scenario=None if kernels else scenario,
+        scenario=None if kernels else scenario or "gate",
         sets=tuple(sets),
         when_quiet=when_quiet,
         resume=resume,
     )
+    of_revisions = {"--scenario": scenario, "--set": set_, "--out": out}
     _refuse_mismatched(given, asked, out, bisects=bisect, master=master)
+    _refuse_unused(given, of_revisions)
     if bisect:
         asked = replace(asked, resume=False)
-        asking = Asking(asked, demanded, Path(out) if out else None)
+        asking = Asking(asked, demanded, str(policy), Path(out) if out else None)
         found = _search(base, candidate or "HEAD", asking)
         show_search(found, as_json=as_json)
         answer = found.gate
@@ -154,6 +158,7 @@ class Asking:
 
     asked: MeasureRequest
     demanded: Policy
+    policy: str
     out: Path | None
 
 
@@ -180,7 +185,9 @@ def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
             # It has said why.
             print(f"{revision[:12]} cannot be measured and is passed over", file=sys.stderr)
             return None
-        return compare(*Given.of(measured).sides(), asking.demanded)
+        ours, theirs = Given.of(measured).sides()
+        policies.check_used(asking.demanded, list(ours.numbers), asking.policy)
+        return compare(ours, theirs, asking.demanded)
 
     return bisect_.search(line, judge)
 
@@ -215,6 +222,15 @@ def show_search(found: bisect_.Found, *, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for line in render.search_lines(found, bisect_.subject):
         console.print(Text(line))
+
+
+def _refuse_unused(given: Given, of_revisions: Mapping[str, object]) -> None:
+    """Refuse options that would change nothing: of revisions for runs, and the other way round."""
+    if given.revisions and given.engines[0] is not None:
+        raise ReportError("--base-engine and --candidate-engine are for runs, not for revisions")
+    for name, value in of_revisions.items():
+        if value and not given.revisions:
+            raise ReportError(f"{name} is for revisions, which are measured now")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,12 +306,12 @@ class Given:
         base, candidate = self.engines
         if base is None or candidate is None or table_version(base) == table_version(candidate):
             return
-        versions = " and ".join(
+        both = " and ".join(
             f"{clean(name)} makes tables of version {table_version(name)}"
             for name in (base, candidate)
         )
         raise ReportError(
-            f"{versions}; a gate compares tables of one version (as hudi@1.2.0-v8 beside hudi@1.0.2). "
+            f"{both}; a gate compares tables of one version (as hudi@1.2.0-v8 beside hudi@1.0.2). "
             "`keymark run releases` shows what changed between versions"
         )
 

@@ -192,6 +192,17 @@ def test_what_cannot_be_run_is_passed_over_and_an_interruption_ends_it(
     assert ("passed over" in said.err) == ("revision" in said.out) == (ends == 1)
 
 
+def test_a_rule_about_nothing_ends_a_search(history, tmp_path, monkeypatch, capsys):
+    from keymark import cli as run_bench
+
+    measured = measuring(monkeypatch, history, {})
+    (tmp_path / "policy.toml").write_text('[[rule]]\ncell = "nothing"\nlevel = "required"\n')
+    words = ["gate", "HEAD~3", "--bisect", "--out", str(tmp_path / "search")]
+    assert run_bench.main([*words, "--policy", str(tmp_path / "policy.toml")]) == 2
+    assert len(measured) == 1
+    assert "nothing measured is meant" in capsys.readouterr().err
+
+
 def test_a_search_on_the_command_line_keeps_its_runs(history, tmp_path, monkeypatch, capsys):
     from keymark import cli as run_bench
 

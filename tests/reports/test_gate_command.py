@@ -201,6 +201,10 @@ def test_other_bad_input_is_one_line(capsys, tmp_path, runs):
         ((*runs, *ENGINES[:3], "hudi@1.0.2"), "hudi@1.0.2 makes tables of version 8"),
         ((*runs, *ENGINES), "holds no cells of engine hudi@0.15.0"),
         ((*runs, "--junit", tmp_path / "no" / "x.xml"), "cannot be written"),
+        ((*runs, "--set", "x=1"), "--set is for revisions, which are measured now"),
+        ((*runs, "--scenario", "ci"), "--scenario is for revisions"),
+        ((*runs, "--out", tmp_path / "out"), "--out is for revisions"),
+        (("v1", "v2", *ENGINES), "are for runs, not for revisions"),
     ):
         code, line = gate(capsys, *words)
         assert (code, line.count("\n")) == (2, 1), line
