@@ -124,7 +124,7 @@ def _place(lots: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> npt.NDArray
 
 @lru_cache(maxsize=64)
 def _lots(sizes: str, count: int, seed: int) -> tuple[int, ...]:
-    places = np.arange(count)
+    places, most = np.arange(count), max(_LOTS, _LOTS_EACH * count)
     match sizes:
         case "flat":
             return tuple(range(count))
@@ -132,9 +132,10 @@ def _lots(sizes: str, count: int, seed: int) -> tuple[int, ...]:
             weights = 1 / (np.argsort(draw(derive(seed, "partition sizes"), places)) + 1)
         case "one":
             weights = np.where(places == count - 1, 9.0 * max(1, count - 1), 1.0)
+            most = max(most, 10 * (count - 1))  # a lot for each other partition is a tenth
         case _:
             weights = 1.5 ** ((places - count) / 10)
-    lots = max(_LOTS, _LOTS_EACH * count) * weights / weights.sum()
+    lots = most * weights / weights.sum()
     return tuple(np.repeat(places, np.maximum(1, np.round(lots)).astype(int)).tolist())
 
 

@@ -150,3 +150,12 @@ def test_composite_keys_may_have_one_unique_column():
         },
     )
     assert spec.record_key == ("area", "uuid")
+
+
+@pytest.mark.parametrize("count", [2, 20, 400, 1_000, 20_000])
+def test_one_partition_has_nine_tenths_however_many_there_are(count):
+    lots, _ = load_spec(
+        "trips", {"date_partitions": count, "columns.dt.sizes": "one"}
+    ).partition_lots
+    assert (lots == count - 1).mean() == pytest.approx(0.9, abs=1e-3)
+    assert len(set(lots.tolist())) == count
