@@ -42,6 +42,7 @@ def plan(
     new_share: flags.NewShare = flags.HALF,
     ordered: flags.Ordered = False,
     keys_stay: flags.KeysStay = False,
+    merge_on_read: flags.MergeOnRead = False,
     store: flags.Store = "",
     index: flags.Index = None,
     local_bytes: flags.LocalBytes = LOCAL_BYTES,
@@ -85,10 +86,13 @@ def plan(
         local_bytes=local_bytes,
         broadcast_bytes=broadcast_bytes,
     )
+    if merge_on_read:
+        _refuse_whole_writes(inputs, machine, prices)
     wish = PlanRequest(
         at=inputs.workload(inputs.middle),
         executors=round(executors.middle),
         keys_stay=keys_stay,
+        merge_on_read=merge_on_read,
         store=store,
         indexes=tuple(index or ()),
         bill=_bill(prices, machine, writes_per_day),
@@ -149,6 +153,19 @@ def _bill(
     if writes_per_day is not None:
         raise ReportError("--writes-per-day is for a cost: it needs --machine or --prices")
     return None
+
+
+def _refuse_whole_writes(inputs: Inputs, machine: Machine | None, prices: Path | None) -> None:
+    """Refuse what needs the time of a whole write, which no merge-on-read table has here.
+
+    Raises:
+        ReportError: a cost is asked for, or an input is a range: its regret is a share of a write.
+    """
+    if machine is not None or prices is not None:
+        raise ReportError("--merge-on-read has no cost: whole writes are not predicted")
+    ranges = [name for name, span in inputs.spans.items() if not span.is_single]
+    if ranges:
+        raise ReportError(f"--merge-on-read takes no range: give one number for {ranges[0]}")
 
 
 def _tell(made: answer.Plan, also: answer.Plan | None, html: Path | None, *, as_json: bool) -> None:

@@ -129,6 +129,10 @@ KeysStay = Annotated[
     bool,
     typer.Option(help="a key never changes its partition: simple, bloom, bucket count too"),
 ]
+MergeOnRead = Annotated[
+    bool,
+    typer.Option(help="the table is merge-on-read: only what an index adds to a write is told"),
+]
 Store = Annotated[
     str,
     typer.Option(

@@ -145,3 +145,18 @@ def test_a_recommendation_over_ranges_stands_at_all_their_ends(capsys, package, 
         found = json.loads(said)
         assert found["recommended"] == recommended
         assert ("over_ranges" in found) == (recommended is not None)
+
+
+def test_of_a_merge_on_read_table_only_what_an_index_adds_is_predicted(capsys, fitted):
+    size = ("--records", 10_000_000, "--batch", 50_000, "--calibration", fitted["fit"])
+    whole, found = (
+        json.loads(plan(capsys, *size, "--json", *words)[1]) for words in ((), ["--merge-on-read"])
+    )
+    metrics = {each["metric"] for each in found["predictions"]}
+    assert {"added_s", "tag_s"} <= metrics
+    assert metrics.isdisjoint({"write_s", *found["left_out"]["metrics"]})
+    assert (found["index_share"], found["tie_share"]) == (None, None)
+    assert found["recommended"] == whole["recommended"]
+    for words in (("--machine", "m5.4xlarge"), ("--new-share", "0.1..0.5")):
+        code, said = plan(capsys, *size, "--merge-on-read", *words)
+        assert (code, said.count("error: --merge-on-read")) == (2, 1)
