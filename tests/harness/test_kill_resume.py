@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from harness_fakes import FakeEngine, Quiet
+from killed_runs import SETS, NoSpark, measured_sizes, write_inputs
 
-from keymark.harness.errors import RunFolderError
+from keymark.harness.errors import CellError, RunFolderError
+from keymark.harness.run import bench
 from keymark.harness.run.request import Request, _opened
 from keymark.harness.scenario import scenario
 from keymark.harness.store.store import RunFolder
@@ -67,3 +71,30 @@ def test_a_run_from_a_repository_has_no_empty_folders(tmp_path):
     folder.events.rmdir()
     again, _ = _opened(request(tmp_path / "run"))
     assert again.events.is_dir()
+
+
+def test_a_table_that_could_not_be_loaded_again_fails_no_later_run(tmp_path, monkeypatch):
+    """Its load was measured before: where the disk is full now, its cells are tried again."""
+    monkeypatch.setattr(bench, "EnginePool", NoSpark)
+    monkeypatch.setattr(bench, "write_inputs", write_inputs)
+    monkeypatch.setattr(bench, "measured_sizes", measured_sizes)
+    monkeypatch.setattr(bench, "check", lambda _: "begin")
+    out = tmp_path / "run"
+
+    def failed(repetitions):
+        resolved = scenario.load("quickstart", sets=[*SETS, f"schedule.repetitions={repetitions}"])
+        bench.run(Request(scenario=resolved, out=out, resume=out.exists()), Quiet())
+        return RunFolder.open(out).read_record().failed
+
+    def full(*_args, **_options):
+        raise CellError("no space left on device")
+
+    assert failed(1) == {}
+    with monkeypatch.context() as disk:
+        disk.setattr(FakeEngine, "create", full)
+        assert failed(2)
+    assert failed(2) == {}
+    samples = RunFolder.open(out).samples()
+    assert all(sample.verified for sample in samples)
+    loads = Counter(s.cell for s in samples if (s.step, s.metric) == ("bulk_insert", "wall_s"))
+    assert set(loads.values()) == {1}

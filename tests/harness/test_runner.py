@@ -209,6 +209,20 @@ def test_a_budget_decides_from_the_first_measured_repetition(tmp_path):
     assert progress.planned[-1] == progress.ended
 
 
+def test_a_budget_is_not_spent_by_repetitions_that_are_there(tmp_path):
+    """They take no time, which says nothing about what one takes."""
+    _, first, _, _ = run(tmp_path, budget_s=40.0)
+    folder = RunFolder(tmp_path / "run")
+    for left_out in ("native/record", ""):
+        folder.keep_only(lambda s, cell=left_out: s.cell != cell or s.warmup or s.repetition < 1)
+        samples, again, _, progress = run(tmp_path, budget_s=40.0, folder=folder)
+        assert first.repetitions < again.repetitions <= 2 * first.repetitions + 1
+        assert progress.planned[-1] == progress.ended
+        first = again
+    keys = list(map(identity, samples))
+    assert len(keys) == len(set(keys))
+
+
 def test_a_spent_budget_still_measures_once(tmp_path):
     _, outcome, _, _ = run(tmp_path, budget_s=1.0)
     assert outcome.repetitions == 1
@@ -231,6 +245,15 @@ def test_work_of_a_repetition_is_removed_and_the_snapshot_kept(tmp_path):
         for index in ("bucket", "record")
         for name in ("snapshot", "verified.json")
     ]
+
+
+def test_a_repetition_without_a_step_is_left_out(tmp_path):
+    """A step of the first repetition alone leaves the others nothing to do."""
+    only = ["workload.rounds=0", "workload.lookup_present=0", "workload.lookup_absent=0"]
+    only += ["workload.point_query=false", "workload.delete='once'"]
+    samples, outcome, _, _ = run(tmp_path, sets=only)
+    assert outcome.failed == {}
+    assert {(s.step, s.repetition) for s in samples} == {("bulk_insert", 0), ("delete", 0)}
 
 
 def test_every_turn_has_a_path_of_its_own(tmp_path):
