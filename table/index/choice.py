@@ -59,9 +59,16 @@ def check_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
     for name in fixed_options():
         fact = config.index_type if name == INDEX_TYPE else config.properties.get(name)
         asked = given.get(name)
-        if fact is not None and asked is not None and fact.lower() != asked.lower():
+        if fact is not None and asked is not None and not _agree(name, fact, asked):
             raise InvalidOptionError(f"option {name}={asked} differs from the table's own {fact}")
     check_key_agreement(config, given)
+
+
+def _agree(name: str, fact: str, asked: str) -> bool:
+    """Whether two values of an option are the same; columns and names of tables have a case."""
+    if name == INDEX_TYPE or fact.lower() in ("true", "false"):
+        return fact.lower() == asked.lower()
+    return fact == asked
 
 
 def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage) -> IndexChoice:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from keymark.table.errors import (
+    InputError,
     LeaseLostError,
     StorageError,
     TableError,
@@ -43,7 +44,13 @@ from keymark.table.index.external import (
     warn_pending,
     withdraw_entries,
 )
-from keymark.table.index.protocol import Index, IndexContext, load_index, tagging_index
+from keymark.table.index.protocol import (
+    Index,
+    IndexContext,
+    index_name,
+    load_index,
+    tagging_index,
+)
 from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile, CommitResult, WriteStat
@@ -306,7 +313,13 @@ def hold_recovered(writer: Writer) -> Iterator[Lease]:
     check_clock(writer.storage, writer.clock, writer.options)
     with hold(writer.storage, writer.clock, LeaseTerms.of(writer.options)) as lease:
         storage = lease.storage
-        settle_keys(storage, writer.options.given)
+        named = settle_keys(storage, writer.options.given).index_type
+        if named is not None and index_name(named) != writer.index:
+            # Its keys would get no entries in the index of now, or the rows of a key several.
+            raise InputError(
+                f"the table has the index {index_name(named)} and no longer {writer.index}, with "
+                "which it was opened: open it anew"
+            )
         index = load_index(writer.index)
         if isinstance(index, ExternalIndex) and pending_entries(storage):
             recover_entries(index, writer.context(TableState.load(storage)))

@@ -16,6 +16,7 @@ from keymark import Table
 from keymark.table.cli import app
 from keymark.table.errors import (
     DuplicateKeyError,
+    InputError,
     InvalidOptionError,
     StorageError,
     TableError,
@@ -109,6 +110,52 @@ def test_a_record_index_that_is_there_proves_nothing_about_repeated_keys(tmp_pat
     table.upsert(rows([1], partition="elsewhere"))
     with pytest.raises(DuplicateKeyError, match="1 rows"):
         table.use_index("record")
+
+
+@pytest.mark.parametrize("after", ["record", "global_bloom", "compact"])
+def test_a_record_index_that_lost_a_key_is_built_anew(tmp_path, after):
+    """The delete of one of a key's rows took its entry away, and the other row is still there."""
+    table = filled(tmp_path / "t", "bucket")
+    table.build_index("record_index")
+    table.upsert(rows([1], partition="elsewhere"))
+    table.delete(pa.table({"k": ["k1"], "p": ["elsewhere"]}))
+    assert any("record index anew" in step for step in table.use_index(after).steps)
+    again = Table.open(tmp_path / "t")
+    assert again.check().ok
+    assert again.scan(keys=["k1"]).to_arrow()["k"].to_pylist() == ["k1"]
+    result = again.upsert(rows([1], ts=9))
+    assert (result.updated, result.inserted) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("record", "global_bloom"), ("simple", "record"), ("record", "simple")]
+)
+def test_a_table_that_was_opened_before_a_switch_writes_nothing(tmp_path, before, after):
+    """Its keys would get no entries in the new index, or a key several rows."""
+    old = filled(tmp_path / "t", before)
+    Table.open(tmp_path / "t").use_index(after)
+    for write in (lambda: old.upsert(rows([1], ts=5)), lambda: old.use_index(after)):
+        with pytest.raises(InputError, match=f"has the index {after} and no longer {before}"):
+            write()
+    assert Table.open(tmp_path / "t").upsert(rows([1], ts=5)).updated == 1
+
+
+def test_buckets_with_rows_keep_their_number(tmp_path):
+    table = filled(tmp_path / "t", "bucket")
+    before = facts(table)
+    with pytest.raises(UnsupportedTableError, match=r"laid out by hoodie.*num\.buckets=2"):
+        table.use_index("bucket", {"hoodie.bucket.index.num.buckets": "4"})
+    assert facts(table) == before
+
+
+def test_the_columns_of_an_option_have_a_case(tmp_path):
+    fields = "hoodie.bucket.index.hash.field"
+    filled(tmp_path / "t", "bucket", {fields: "k"})
+    assert (
+        Table.open(tmp_path / "t", options={fields: "k"}).lookup(["k1"])["file_id"].null_count == 0
+    )
+    with pytest.raises(InvalidOptionError, match="differs from the table's own k"):
+        Table.open(tmp_path / "t", options={fields: "K"})
 
 
 def test_buckets_are_laid_out_at_the_load(tmp_path):
