@@ -80,11 +80,6 @@ def rows_written(table: Path, instants: Collection[str]) -> int:
     return rows
 
 
-def completed(table: Path) -> set[str]:
-    """The requested times of the completed commits of a table."""
-    return {instant.timestamp for instant in _completed(_open(table).get_timeline())}
-
-
 def _completed(timeline: hudi.HudiTimeline) -> list[hudi.HudiInstant]:
     return [
         *timeline.get_completed_commits(),

@@ -12,7 +12,7 @@ than the active timeline, hence archived); the latest per file id is the slice; 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import cpu_count
@@ -160,8 +160,8 @@ def source_facts(table: Path) -> SourceFacts:
     """Read the facts of a table that a run is to start from.
 
     Raises:
-        HarnessError: it is merge-on-read of version 6, of a version that is not read, or stores
-            no keys.
+        HarnessError: it is merge-on-read of version 6, of a version that is not read, stores no
+            keys, or has a custom key generator whose fields carry a kind.
     """
     found = facts(table)
     if found.is_merge_on_read and str(found.version) not in _LATER:
@@ -171,6 +171,11 @@ def source_facts(table: Path) -> SourceFacts:
         )
     if _properties(table / ".hoodie" / "hoodie.properties").get(_STORED, "true") != "true":
         raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
+    if kinds := [name for name in found.partition_path if ":" in name]:
+        raise HarnessError(
+            f"{table} has partitions by {', '.join(kinds)}, of a custom key generator; a run "
+            "cannot start from it"
+        )
     return found
 
 
@@ -192,8 +197,13 @@ def named_key(table: Path) -> str | None:
     if len(fields) != 1:
         return None
     for found in slices(table):
-        file = pq.ParquetFile(found.path)
-        for batch in file.iter_batches(1, columns=[KEY, fields[0]]):
+        columns = [KEY, fields[0]]
+        batches: Iterable[pa.RecordBatch] = (
+            pq.ParquetFile(found.path).iter_batches(1, columns=columns)
+            if found.has_base
+            else found.read(columns).to_batches(1)
+        )
+        for batch in batches:
             key = batch[KEY][0].as_py()
             return key if key == f"{fields[0]}:{batch[fields[0]][0]}" else None
     return None
@@ -278,14 +288,18 @@ def _slices_without_base(table: Path, listed: Collection[tuple[str, str]]) -> It
 
     There a log file is named after the instant that wrote it.
     """
-    completed = hudi_rs.completed(table)
+    instants = timelines.read_later(table)
+    # It leaves out replaced groups, too, which have base files as a rule.
+    based = {each.group for each in _base_files(table) if instants.has_completed(each.instant)}
     groups: dict[tuple[str, str], list[tuple[str, int, Path]]] = {}
     for path in table.rglob(".*.log.*"):
         folder, name = path.parent.relative_to(table), _LOG_FILE.fullmatch(path.name)
         if name is None or ".hoodie" in folder.parts:
             continue
         group = ("" if folder == Path() else folder.as_posix(), name["group"])
-        if group not in listed and name["instant"] in completed:
+        if group in listed or group in based or not instants.has_completed(name["instant"]):
+            continue
+        if name["instant"] > instants.replaced.get(group, ""):
             groups.setdefault(group, []).append((name["instant"], int(name["version"]), path))
     for (partition, file_id), files in groups.items():
         ordered = [path.relative_to(table).as_posix() for _, _, path in sorted(files)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping
 
@@ -48,9 +49,17 @@ def print_rows(rows: pa.Table) -> None:
 
 
 def print_json(document: Mapping[str, object]) -> None:
-    """Print one JSON document."""
-    json.dump(document, sys.stdout, ensure_ascii=False, default=str)
+    """Print one JSON document; numbers that JSON does not have, NaN and infinities, are null."""
+    json.dump(_plain(document), sys.stdout, ensure_ascii=False, default=str, allow_nan=False)
     print()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def visible(text: str) -> str:

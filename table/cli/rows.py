@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -181,7 +182,8 @@ def read(
         # The rows that pass are collected: a condition is for few of many.
         found = to_arrow(table.read(asked, where, chosen, as_of, stats=stats))
         schema, parts = found.schema, iter([found])
-    count, most = 0, max(_SHOWN, 0 if asked is None else len(asked))
+    listed = as_json and out is None and (asked is not None or where is not None)
+    count, most = 0, sys.maxsize if listed else max(_SHOWN, 0 if asked is None else len(asked))
     first = pa.table({}) if schema is None else schema.empty_table()
     with RowWriter(out, schema) as writer:
         for rows in parts:
@@ -195,7 +197,6 @@ def read(
         "out": None if out is None else str(out),
     }
     if as_json:
-        listed = out is None and (asked is not None or where is not None)
         print_json(counts | ({"records": first.to_pylist()} if listed else {}))
         return
     if out is None:

@@ -80,21 +80,23 @@ def is_partitioned(shards: Sequence[ShardFacts]) -> bool:
     return any(not _GLOBAL_SHARD.fullmatch(shard.file_group) for shard in shards)
 
 
-def services(instants: Sequence[SurveyInstant], operations: Mapping[str, str]) -> Services:
+def services(
+    instants: Sequence[SurveyInstant], *, compacted: str | None, clusterings: int
+) -> Services:
     """What ran beside the writes.
 
     Args:
         instants: of the active timeline, oldest first.
-        operations: Hudi's name of the operation of each commit that was read, by its time.
+        compacted: the action of a completed compaction; None where there are no log files.
+        clusterings: how many replacecommits are clusterings.
     """
     done = Counter(each.action for each in instants if each.completed)
-    named = Counter(operations.values())
     cleaned = max((i.time for i in instants if i.completed and i.action == "clean"), default="")
     return Services(
         instants=len(instants),
         cleans=done["clean"],
-        compactions=named["COMPACT"],
-        clusterings=named["CLUSTER"],
+        compactions=done[compacted] if compacted else 0,
+        clusterings=clusterings,
         rollbacks=done["rollback"] + done["restore"],
         writes_since_clean=sum(
             each.completed and each.action in WRITES and each.time > cleaned for each in instants

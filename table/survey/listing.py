@@ -105,17 +105,20 @@ def _add(groups: Groups, partition: str, name: str, path: str, size: int) -> Non
         group.logs.append(ListedFile(match[2], path, size, int(match[3])))
 
 
-def latest(group: FileGroup, visible: Callable[[str], bool]) -> Slice | None:
+def latest(
+    group: FileGroup, visible: Callable[[str], bool], log_visible: Callable[[str], bool]
+) -> Slice | None:
     """The latest slice of a group; None where no write of it was completed.
 
     Args:
         group: its files.
         visible: whether the write of an instant was completed.
+        log_visible: whether log files of an instant count.
     """
     bases = sorted((f for f in group.bases if visible(f.instant)), key=lambda f: f.instant)
     newest = bases[-1] if bases else None
     since = newest.instant if newest else ""
-    logs = [log for log in group.logs if log.instant >= since]
+    logs = [log for log in group.logs if log.instant >= since and log_visible(log.instant)]
     if newest is None and not logs:
         return None
     replaced = zip(bases[:-1], (after.instant for after in bases[1:]), strict=True)
@@ -124,12 +127,27 @@ def latest(group: FileGroup, visible: Callable[[str], bool]) -> Slice | None:
     return Slice(base=newest, logs=tuple(logs), old=tuple(old))
 
 
+def _always(_instant: str) -> bool:
+    return True
+
+
 def slices(
-    groups: Groups, visible: Callable[[str], bool], replaced: Iterable[tuple[str, str]] = ()
+    groups: Groups,
+    visible: Callable[[str], bool],
+    replaced: Iterable[tuple[str, str]] = (),
+    log_visible: Callable[[str], bool] = _always,
 ) -> Iterator[tuple[tuple[str, str], Slice]]:
-    """Partition path and file id of each live file group, with its latest slice."""
+    """Partition path and file id of each live file group, with its latest slice.
+
+    Args:
+        groups: of a table.
+        visible: whether the write of an instant was completed.
+        replaced: groups that a replacecommit took out.
+        log_visible: whether log files of an instant count; where they have that of their base file,
+            their name does not tell.
+    """
     gone = frozenset(replaced)
     for place, group in groups.items():
-        found = None if place in gone else latest(group, visible)
+        found = None if place in gone else latest(group, visible, log_visible)
         if found is not None:
             yield place, found

@@ -34,6 +34,7 @@ class Snapshot:
         listing: of its folder.
         instants: of the active timeline, oldest first.
         commits: those that were read, by time, oldest first.
+        replacements: the older replacecommits, by time: they say which file groups are gone.
         slices: the live file groups, by partition path and file id.
     """
 
@@ -42,6 +43,7 @@ class Snapshot:
     listing: Listing
     instants: tuple[SurveyInstant, ...]
     commits: Mapping[str, Commit]
+    replacements: Mapping[str, Commit]
     slices: Mapping[tuple[str, str], Slice]
 
     @property
@@ -61,7 +63,8 @@ def read_snapshot(storage: Storage, problems: list[str], *, commits: int | None 
     Args:
         storage: of the table's folder.
         problems: gets a line for each thing that could not be read.
-        commits: the newest commits to read; None: all of the active timeline.
+        commits: the newest commits to read, beside older ones that replaced file groups; None: all
+            of the active timeline.
 
     Raises:
         NotATableError: there is no hoodie.properties.
@@ -74,7 +77,10 @@ def read_snapshot(storage: Storage, problems: list[str], *, commits: int | None 
     timeline = TIMELINE if version >= _FIRST_OWN_TIMELINE else HOODIE
     known = instants(listing.hidden, timeline)
     writes = _writes(known)
-    read = _commits(storage, writes if commits is None else writes[-commits:], problems)
+    left_out = 0 if commits is None else max(0, len(writes) - commits)
+    older = [each for each in writes[:left_out] if each.action == "replacecommit"]
+    replacements = _commits(storage, older, problems)
+    read = _commits(storage, writes[left_out:], problems)
     completed = frozenset(each.time for each in writes)
     first = writes[0].time if writes else ""
 
@@ -82,14 +88,19 @@ def read_snapshot(storage: Storage, problems: list[str], *, commits: int | None 
         """Whether the write of an instant was completed (containsOrBeforeTimelineStarts)."""
         return time in completed or time < first
 
-    replaced = frozenset(place for each in read.values() for place in each.replaced)
+    replaced = {
+        place for each in (*replacements.values(), *read.values()) for place in each.replaced
+    }
+    # Before version 8 log files have the instant of their base file, whichever write made them.
+    own_logs = {"log_visible": visible} if version >= _FIRST_OWN_TIMELINE else {}
     return Snapshot(
         properties=properties,
         version=version,
         listing=listing,
         instants=known,
         commits=read,
-        slices=dict(slices(listing.groups, visible, replaced)),
+        replacements=replacements,
+        slices=dict(slices(listing.groups, visible, replaced, **own_logs)),
     )
 
 
@@ -100,12 +111,13 @@ def survey(path: str, storage: Storage, *, commits: int | None = None) -> TableS
     properties = table.properties
     sampled = samples.read_footers(storage, table.bases, problems)
     rows, row_bytes = _rows(table, sampled)
-    operations = {time: each.facts.operation for time, each in table.commits.items()}
+    known = [*table.replacements.values(), *table.commits.values()]
+    merge_on_read = properties.get("hoodie.table.type", "").upper() == "MERGE_ON_READ"
     return TableSurvey(
         path=path,
         name=properties.get("hoodie.table.name", ""),
         version=table.version,
-        merge_on_read=properties.get("hoodie.table.type", "").upper() == "MERGE_ON_READ",
+        merge_on_read=merge_on_read,
         properties=properties,
         metadata_partitions=_names(properties.get("hoodie.table.metadata.partitions", "")),
         rows=rows,
@@ -115,7 +127,11 @@ def survey(path: str, storage: Storage, *, commits: int | None = None) -> TableS
         keys=samples.key_facts(
             _names(properties.get("hoodie.table.recordkey.fields", "")), sampled
         ),
-        services=facts.services(table.instants, operations),
+        services=facts.services(
+            table.instants,
+            compacted="commit" if merge_on_read else None,
+            clusterings=sum(each.facts.operation == "CLUSTER" for each in known),
+        ),
         filters=samples.filter_facts(sampled, problems),
         record_index=_record_index(storage, table.listing, problems),
         writes=tuple(each.facts for each in table.commits.values() if _changed_rows(each)),

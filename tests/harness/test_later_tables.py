@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -107,6 +108,37 @@ def test_files_of_commits_that_are_not_complete_or_were_replaced_do_not_count(ta
 def test_log_files_need_hudi_rs(table):
     with pytest.raises(HarnessError, match="hudi-rs cannot list"):
         independent.slices(table)
+
+
+@pytest.mark.parametrize("table", ["1.2.0-own_merge_on_read"], indirect=True)
+def test_a_replaced_group_with_log_files_does_not_come_back(table, monkeypatch):
+    """hudi-rs leaves it out; it is no group of log files alone."""
+    whole = independent.slices(table)
+    gone = next(each for each in whole if each.has_base and each.logs)
+    listed = [each for each in hudi_rs.slices(table) if each.file_id != gone.file_id]
+    monkeypatch.setattr(hudi_rs, "slices", lambda _: listed)
+    assert independent.slices(table) == tuple(each for each in whole if each != gone)
+
+
+@pytest.mark.parametrize("table", ["1.2.0-own_merge_on_read"], indirect=True)
+def test_the_key_of_a_group_of_log_files_alone_is_read(table, monkeypatch):
+    part = next(each for each in independent.slices(table) if each.logs)
+    alone = replace(part, has_base=False, path=table / part.logs[0])
+    monkeypatch.setattr(independent, "slices", lambda _: (alone,))
+    assert independent.named_key(table) is None
+
+
+@pytest.mark.parametrize("table", ["1.1.1-own"], indirect=True)
+def test_partitions_of_a_custom_key_generator_are_refused_by_name(table):
+    properties = table / ".hoodie" / "hoodie.properties"
+    lines = properties.read_text().splitlines()
+    name = "hoodie.table.partition.fields="
+    changed = [f"{name}dt:simple" if line.startswith(name) else line for line in lines]
+    properties.write_text("\n".join(changed))
+    with pytest.raises(
+        HarnessError, match="has partitions by dt:simple, of a custom key generator"
+    ):
+        independent.source_facts(table)
 
 
 def test_a_merge_on_read_table_is_a_source_from_version_8_on(tmp_path):

@@ -16,6 +16,7 @@ from keymark import Table
 from keymark.harness.tables.hudi_rs import merged, slices
 from keymark.table.errors import NotATableError, UnsupportedTableError
 from keymark.table.properties.options import REQUEST_LOG
+from keymark.table.read.later_versions import _file_groups
 from keymark.table.storage import requests
 from keymark.table.storage.stores import storage_at
 from keymark.table.survey import samples
@@ -206,6 +207,25 @@ def test_an_unfinished_write_is_not_counted(table):
     after = look(table)
     assert after.files == before.files
     assert after.services.pending == (("20991231000000000", "commit"),)
+
+
+def test_log_files_of_an_unfinished_write_are_not_counted(tmp_path):
+    """From version 8 on a log file has the instant of its own write."""
+    table = unpack("hudi-1.2.0-own_merge_on_read.tar.gz", tmp_path) / "own_merge_on_read" / "table"
+    before, groups = look(table), _file_groups(storage_at(str(table), {}))
+    log = next(path for path in table.rglob(".*.log.*") if ".hoodie" not in path.parts)
+    file_id = log.name.partition("_")[0]
+    for name in (file_id, ".00000000-0000-0000-0000-000000000000-0"):
+        shutil.copy(log, log.with_name(f"{name}_20991231000000000.log.1_0-1-0"))
+    (table / ".hoodie/timeline/20991231000000000.deltacommit.requested").touch()
+    assert look(table).files == before.files
+    assert _file_groups(storage_at(str(table), {})) == groups
+
+
+def test_file_groups_that_an_older_commit_replaced_are_gone(tmp_path):
+    table = unpack("hudi-0.15.0-states.tar.gz", tmp_path) / "a_10_upsert"
+    whole, newest = look(table), look(table, commits=1)
+    assert (newest.files, newest.services) == (whole.files, whole.services)
 
 
 @pytest.mark.parametrize("damage", [b"", b"Obj\x01" + b"\xff" * 40, b"[1]", b"{", None])
