@@ -78,6 +78,16 @@ def test_a_row_is_read_by_its_key_and_by_a_condition(trips, capsys):
     assert (where["rows"], [each["id"] for each in where["records"]]) == (2, ["b", "c"])
 
 
+def test_rows_in_json_are_whole_and_without_nan(tmp_path, capsys):
+    table = Table.create(str(tmp_path / "t"), record_key="id")
+    fares = [float("nan"), float("inf"), *[1.5] * 23]
+    table.upsert(pa.table({"id": [f"k{number:02d}" for number in range(25)], "fare": fares}))
+    said = say(capsys, "table", "read", tmp_path / "t", "--where", "id >= 'k00'", "--json")
+    found = json.loads(said, parse_constant=pytest.fail)
+    assert len(found["records"]) == found["rows"] == 25
+    assert {each["id"]: each["fare"] for each in found["records"]}["k01"] is None
+
+
 @pytest.mark.parametrize("columns", [40, 100])
 def test_tables_are_as_wide_as_columns_says(trips, capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
