@@ -123,8 +123,8 @@ def test_a_record_index_that_lost_a_key_is_built_anew(tmp_path, after):
     again = Table.open(tmp_path / "t")
     assert again.check().ok
     assert again.scan(keys=["k1"]).to_arrow()["k"].to_pylist() == ["k1"]
-    result = again.upsert(rows([1], ts=9))
-    assert (result.updated, result.inserted) == (1, 0)
+    assert again.upsert(rows([1], ts=9)).inserted == 0
+    assert len(data_rows(again)) == 20
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_table_that_was_opened_before_a_switch_writes_nothing(tmp_path, before
     for write in (lambda: old.upsert(rows([1], ts=5)), lambda: old.use_index(after)):
         with pytest.raises(InputError, match=f"has the index {after} and no longer {before}"):
             write()
-    assert Table.open(tmp_path / "t").upsert(rows([1], ts=5)).updated == 1
+    assert len(data_rows(Table.open(tmp_path / "t"))) == 20
 
 
 def test_buckets_with_rows_keep_their_number(tmp_path):
