@@ -17,8 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from keymark.table.layout.model import BaseFile
-from keymark.table.read.arrow import ReadPlan
-from keymark.table.read.predicate import Comparison, Condition, Operator, fixed_keys
+from keymark.table.read.arrow import ReadPlan, hidden_columns
+from keymark.table.read.predicate import (
+    Comparison,
+    Condition,
+    Operator,
+    fixed_keys,
+    without_tests,
+)
 from keymark.table.read.skipping import ReadStats, skip_files
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
@@ -57,6 +63,8 @@ def matching_files(
     if keys is not None:
         files = table.prune(state, keys)
     stats.files_by_keys = len(files)
+    # The statistics are of what a file holds, and these columns read as null in every row.
+    condition = without_tests(condition, hidden_columns(state.config))
     files = skip_files(state, files, condition, schema=plan.full, warned=table.warned)
     files = files_with_values(state, files, condition, schema=plan.full, warned=table.warned)
     stats.files_read = len(files)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -164,6 +164,14 @@ def tested_columns(condition: Condition) -> set[str]:
     if isinstance(condition, Comparison):
         return {condition.column}
     return {name for part in condition.parts for name in tested_columns(part)}
+
+
+def without_tests(condition: Condition, columns: Collection[str]) -> Condition:
+    """A condition without what it asks of some columns: every row that passes it passes this."""
+    if isinstance(condition, Comparison):
+        return ANYTHING if condition.column in columns else condition
+    parts = [without_tests(part, columns) for part in condition.parts]
+    return all_of(*parts) if isinstance(condition, AllOf) else any_of(*parts)
 
 
 def _fitting(values: tuple[Any, ...], kind: pa.DataType) -> tuple[Any, ...]:

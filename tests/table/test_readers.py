@@ -23,6 +23,7 @@ import keymark.polars
 from keymark import Table
 from keymark.table.errors import InputError
 from keymark.table.format.schema import META_COLUMNS
+from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.read.predicate import ANYTHING, AllOf, Comparison, Operator
 from keymark.table.read.sql import sql_condition
 
@@ -219,6 +220,27 @@ def test_meta_columns_of_virtual_keys_are_null(tmp_path):
     assert found.project(", ".join(META_COLUMNS)).fetchall() == [(None,) * 5]
     frame = keymark.polars.scan(table).filter(pl.col("k") == "k2").collect()
     assert frame.select(META_COLUMNS).rows() == [(None,) * 5]
+
+
+def test_a_stored_key_that_is_ignored_is_null_to_conditions_too(tmp_path):
+    """The statistics of the files say that their keys are stored, and that none is null."""
+    made = create_with_statistics(tmp_path / "t")
+    made.insert(rows(range(9)))
+    made.rewrite("ignore")
+    table = Table.open(tmp_path / "t")
+    is_null = pl.col(KEY_COLUMN).is_null()
+    asked = {
+        f"{KEY_COLUMN} IS NULL": (is_null, 9, 3),
+        f"{KEY_COLUMN} IS NULL OR ts = 7": (is_null | (pl.col("ts") == 7), 9, 3),
+        f"{KEY_COLUMN} IS NULL AND ts = 7": (is_null & (pl.col("ts") == 7), 0, 0),
+        f"{KEY_COLUMN} IS NOT NULL": (pl.col(KEY_COLUMN).is_not_null(), 0, 3),
+        "_hoodie_partition_path IS NULL": (pl.col("_hoodie_partition_path").is_null(), 0, 0),
+    }
+    con = duckdb.connect()
+    for where, (expression, count, files) in asked.items():
+        assert len(table.files(where)) == files, where
+        assert keymark.duckdb.read(con, table, where).count("*").fetchall() == [(count,)], where
+        assert keymark.polars.scan(table).filter(expression).collect().height == count, where
 
 
 def test_columns_that_came_later_and_types_that_widened(tmp_path):

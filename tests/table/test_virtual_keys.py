@@ -143,6 +143,19 @@ def test_reading_by_spark(tmp_path, spark):
 
 
 @pytest.mark.spark
+def test_keys_that_are_ignored_are_null_to_conditions_of_spark(tmp_path, spark):
+    """Also where the statistics of the files say that none is."""
+    made = create(tmp_path / "t", {"hoodie.metadata.index.column.stats.enable": "true"})
+    made.upsert(rows(range(6)))
+    made.rewrite("ignore")
+    table = Table.open(str(tmp_path / "t"), spark=spark)
+    for where in ("_hoodie_record_key IS NULL", "_hoodie_record_key IS NULL OR ts = 7"):
+        found = sorted(row.k for row in table.read(where=where).collect())
+        assert found == sorted(row.k for row in table.read().where(where).collect())
+        assert len(found) == 6
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("index", ["simple", "global_simple", "global_bloom", "record"])
 def test_writing_by_spark(tmp_path, spark, index):
     table = create(tmp_path / "t", VIRTUAL, spark=spark, index=index)
