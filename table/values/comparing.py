@@ -6,6 +6,7 @@ NaN equals itself and is above all numbers, null passes nothing but IS NULL.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -68,13 +69,19 @@ def groups_to_read(metadata: pq.FileMetaData, test: Comparison, kind: pa.DataTyp
     ranged = [group for group, c in enumerate(chunks) if c is not None and c.has_min_max]
     unknown = np.ones(count, bool)
     unknown[ranged] = False
-    low, high = (
-        _comparable(pa.array([getattr(chunks[group], end) for group in ranged], kind))
-        for end in ("min", "max")
-    )
+    low, high = (_ends([chunks[group] for group in ranged], end, kind) for end in ("min", "max"))
     may = unknown.copy()
     may[ranged] = _may_hold(low, high, literals, test.op)
     return np.flatnonzero(may).tolist()
+
+
+def _ends(statistics: Sequence[pq.Statistics], end: str, kind: pa.DataType) -> pa.Array:
+    """The smallest or the largest values of row groups, in the type that values are compared in."""
+    if pa.types.is_temporal(kind):
+        # As they are stored: Python has no day or time outside of the years 1 to 9999.
+        stored = [getattr(each, f"{end}_raw") for each in statistics]
+        return pa.array(stored, _stored(kind)).cast(kind)
+    return _comparable(pa.array([getattr(each, end) for each in statistics], kind))
 
 
 def _may_hold(
@@ -115,10 +122,14 @@ def _literals(test: Comparison, kind: pa.DataType) -> pa.Array | None:
     """
     if test.op is Operator.VALUE:
         return None
-    stored = pa.int32() if pa.types.is_date32(kind) else _comparable(pa.nulls(0, kind)).type
-    stored = pa.int64() if pa.types.is_timestamp(kind) else stored
     try:
-        literals = pa.array(test.values, stored)
-        return literals.cast(kind) if pa.types.is_temporal(kind) else literals
+        if pa.types.is_temporal(kind):
+            return pa.array(test.values, _stored(kind)).cast(kind)
+        return pa.array(test.values, _comparable(pa.nulls(0, kind)).type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         return None
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """The whole numbers that a day or a time is."""
+    return pa.int32() if pa.types.is_date32(kind) else pa.int64()

@@ -24,6 +24,7 @@ from keymark import Table
 from keymark.table.errors import InputError
 from keymark.table.format.schema import META_COLUMNS
 from keymark.table.properties.config import KEY_COLUMN
+from keymark.table.read.matching import matching_files
 from keymark.table.read.predicate import ANYTHING, AllOf, Comparison, Operator
 from keymark.table.read.sql import sql_condition
 
@@ -174,6 +175,23 @@ def test_an_older_snapshot_is_read_by_a_secondary_index(tmp_path, monkeypatch):
     assert frame["k"].to_list() == ["k2"]
     assert keymark.duckdb.read(con, table, "v = 'old k2'").count("*").fetchall() == [(0,)]
     assert read == [1, 1, 0]
+
+
+def test_a_secondary_index_has_days_and_times_of_any_year(tmp_path):
+    """Python has none before year 1 and after 9999; one of them is no bar to the others."""
+    days = [-719_528, 3_000_000, 20_000]
+    times = [day * 86_400_000_000 for day in days]
+    table = create(tmp_path / "t", {})
+    given = rows(range(3)).append_column("day", pa.array(days, pa.int32()).cast(pa.date32()))
+    table.insert(given.append_column("at", pa.array(times).cast(pa.timestamp("us", "UTC"))))
+    table.build_secondary("day")
+    table.build_secondary("at")
+    assert [file.partition_path for file in table.files("day = DATE'2024-10-04'")] == ["p2"]
+    assert [file.partition_path for file in table.files("day < DATE'2024-10-04'")] == ["p0"]
+    for column, values in (("day", days), ("at", times)):
+        for place, value in enumerate(values):
+            found = matching_files(table, table.scan(), Comparison(column, Operator.IN, (value,)))
+            assert [file.partition_path for file in found] == [f"p{place}"]
 
 
 def test_all_readers_have_the_same_rows_and_columns(tmp_path):
