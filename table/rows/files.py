@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError, InputError, StorageError
 from keymark.table.format.json_lines import MOST_COLUMNS, read_json_lines
+from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.format.parquet.bounds import check_size
 from keymark.table.state.table_state import columns_of
 
@@ -84,14 +85,34 @@ def _read_file(path: Path, table: Table, texts: set[str]) -> pa.Table:
 
 
 def _read_parquet(path: Path) -> pa.Table:
-    """The rows of a Parquet file, or of all files in a folder."""
-    for file in [path] if path.is_file() else sorted(path.rglob("*.parquet")):
-        schema = pq.read_schema(file)
-        _check_names(schema.names, str(file))
+    """The rows of a Parquet file, or of all files in a folder.
+
+    Raises:
+        InputError: a file is damaged, or names a column twice.
+    """
+    for file in [path] if path.is_file() else _files_below(path):
         with file.open("rb") as opened:
             source = _FileReader(str(file), file.stat().st_size, opened.fileno())
-            check_size(source, pq.read_metadata(file), schema.names)
+            try:
+                # Arrow ends the process at some footers that contradict themselves.
+                metadata = read_metadata(source, misplaced=True)
+                names = metadata.schema.to_arrow_schema().names
+                _check_names(names, str(file))
+                check_size(source, metadata, names)
+            except CorruptFileError as error:
+                raise InputError(f"{file} cannot be read: {_first(error)}") from error
     return pq.read_table(path)
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """The files in a folder that Arrow reads, whatever they are named: all that are not hidden."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    hidden = (".", "_")
+    return [
+        path
+        for path in found
+        if not any(part.startswith(hidden) for part in path.relative_to(folder).parts)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

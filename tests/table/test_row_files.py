@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from child_process import in_child
 from table_cases import create, data_rows, rows
 
 from keymark.table.errors import InputError
 from keymark.table.format.json_lines import MOST_COLUMNS, read_json_lines
-from keymark.table.rows.files import RowWriter, read_data
+from keymark.table.rows.files import RowWriter, read_data, read_keys
 
 GOOD = '{"k": "b", "p": "x", "ts": 2, "v": "w"}\n'
 
@@ -42,6 +44,27 @@ def test_a_repeated_column_of_other_files_is_named(tmp_path, suffix):
         pq.write_table(pa.Table.from_arrays(columns, ["k", "p", "ts", "v", "v"]), path)
     with pytest.raises(InputError, match=r"rows.*: column 'v' is named twice"):
         read_data([path], table)
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows/part-0.parquet", "rows/day=x/part-0"])
+def test_a_damaged_footer_is_refused_before_arrow_ends_the_process(tmp_path, name):
+    """The column is said to have no nulls, and its size statistics count them."""
+    table = create(tmp_path / "t")
+    table.upsert(rows(["a"]))
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows(["b"]), path)
+    is_read = in_child(lambda: read_data([tmp_path / name.partition("/")[0]], table), rights=True)
+    assert is_read["k"].to_pylist() == ["b"]
+    optional, required = b"\x25\x02\x18\x01v", b"\x25\x00\x18\x01v"
+    assert path.read_bytes().count(optional) == 1
+    path.write_bytes(path.read_bytes().replace(optional, required))
+    told = re.escape(str(path)) + " cannot be read: .*size statistics of 2 levels for v"
+    with pytest.raises(InputError, match=told):
+        in_child(lambda: read_data([tmp_path / name.partition("/")[0]], table), rights=True)
+    if path.suffix == ".parquet":
+        with pytest.raises(InputError, match=told):
+            in_child(lambda: read_keys(path, table), rights=True)
 
 
 @pytest.mark.parametrize(
