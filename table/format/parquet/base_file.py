@@ -29,7 +29,12 @@ from keymark.table.format.parquet.column_choice import (
     leaves_of,
     ordered_columns,
 )
-from keymark.table.format.parquet.column_chunks import CheckedFile, check_chunk, column_chunks
+from keymark.table.format.parquet.column_chunks import (
+    CheckedFile,
+    HeldChunks,
+    check_chunk,
+    column_chunks,
+)
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, check_footer
 from keymark.table.format.parquet.footer_place import find_footer
@@ -403,6 +408,11 @@ def read_columns(
         CorruptFileError: the file is damaged.
     """
     data = _checked(source, metadata, columns, groups)
+    held: RangeReader
+    if isinstance(data, bytes):
+        held = BytesReader(name=source.name, data=data)
+    else:
+        held = HeldChunks(source, data.chunks)
     try:
         file = pq.ParquetFile(
             data if isinstance(data, CheckedFile) else pa.BufferReader(data),
@@ -414,11 +424,10 @@ def read_columns(
         if columns is not None:
             columns = [name for name in columns if name in known]
         wanted = known if columns is None else columns
-        check_size(source, metadata, wanted, groups=groups)
+        check_size(held, metadata, wanted, groups=groups)
         table = None
-        if isinstance(data, bytes):
-            whole = BytesReader(name=source.name, data=data)
-            table = read_inflated(whole, metadata, wanted, groups)
+        if isinstance(held, BytesReader):
+            table = read_inflated(held, metadata, wanted, groups)
         if table is None and groups is None:
             table = file.read(columns=columns, use_threads=False)
         elif table is None:

@@ -6,17 +6,20 @@ tell how many values a column chunk has; the lengths of values stand in the dict
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.column_chunks import column_chunks
-from keymark.table.format.parquet.pages import UNCOMPRESSED, chunk_pages, page_headers
-from keymark.table.storage.storage import RangeReader
+from keymark.table.format.parquet.page_scan import DICTIONARY_PAGE, Page, scan_pages
+from keymark.table.format.parquet.pages import decompress
+from keymark.table.storage.storage import BytesReader, RangeReader
 
 MOST_BYTES = 256 << 20
 """That any file may have decoded"""
@@ -78,24 +81,51 @@ def _refuse(source: RangeReader, size: int) -> None:
 
 def _of_dictionary(source: RangeReader, chunk: pq.ColumnChunkMetaData, most: int) -> int:
     """The most that the values of a chunk can take, if all are the longest of its dictionary."""
-    start, end = chunk.dictionary_page_offset, chunk.data_page_offset
-    if not chunk.has_dictionary_page or start is None or not 0 < start < end <= source.size:
+    if not chunk.num_values:
         return 0
+    # Arrow starts at the first of both.
+    start, end = chunk.dictionary_page_offset or 0, chunk.data_page_offset
+    start = start if 0 < start < end else end
     if end - start > _DICTIONARY_BYTES:
         return most
-    data = source.read(start, end - start)
-    place = range(len(data))
-    header, first, last = next(page_headers(data, place, source.name))
+    found = None
+    if start < end:
+        with contextlib.suppress(CorruptFileError):
+            found = _find_dictionary(source, start, end - start)
+    # Arrow takes a dictionary wherever it is among the pages: the footer need not tell of it.
+    found = found or _find_dictionary(source, start, chunk.total_compressed_size)
+    if found is None:
+        return 0
+    header, data = found
+    if len(data) > _DICTIONARY_BYTES:
+        return most
     # A page becomes as long as its header says, or it is refused; one that is not compressed is as
     # long as it is, whatever its header says.
-    if chunk.num_values * max(header[UNCOMPRESSED], last - first) <= MOST_BYTES:
+    if chunk.num_values * max(header.uncompressed, len(data)) <= MOST_BYTES:
         return 0
-    _, page = next(chunk_pages(data, place, chunk.compression, source.name))
+    page = decompress(chunk.compression, data, header.uncompressed, (source.name, start))
     longest, at = 0, 0
     while at + 4 <= len(page):
         (length,) = struct.unpack_from("<I", page, at)
         longest, at = max(longest, length), at + 4 + length
     return int(chunk.num_values) * min(longest, len(page))
+
+
+def _find_dictionary(source: RangeReader, start: int, size: int) -> tuple[Page, bytes] | None:
+    """The dictionary among the pages in a stretch of a file, as it is there; None without one.
+
+    A chunk has no second one, or Arrow refuses it.
+    """
+    if isinstance(source, BytesReader):
+        # A chunk in memory is not copied.
+        data = np.frombuffer(memoryview(source.data)[start : start + size], np.uint8)
+    else:
+        data = np.frombuffer(source.read(start, size), np.uint8)
+    ends = np.full(1, len(data))
+    for page in scan_pages(data, np.zeros(1, np.int64), ends=ends, name=source.name):
+        if page.kind == DICTIONARY_PAGE:
+            return page, data[page.page : page.end].tobytes()
+    return None
 
 
 def _decoded(source: RangeReader, metadata: pq.FileMetaData, path: str) -> int:

@@ -7,7 +7,7 @@ page of theirs is known to be right if it is compressed by gzip, which has a che
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow.parquet as pq
@@ -151,3 +151,26 @@ class CheckedFile:
     def close(self) -> None:
         """Nothing is open."""
         self.closed = True
+
+
+@dataclass(frozen=True, slots=True)
+class HeldChunks:
+    """Ranged reads of a file, of whose chunks some are in memory: they are not read again."""
+
+    source: RangeReader
+    chunks: Mapping[int, bytes]
+
+    @property
+    def name(self) -> str:
+        """The file's path, for errors."""
+        return self.source.name
+
+    @property
+    def size(self) -> int:
+        """Length of the file in bytes."""
+        return self.source.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes of the range, cut at the end."""
+        held = self.chunks.get(offset, b"")
+        return held[:length] if len(held) >= length else self.source.read(offset, length)
