@@ -61,7 +61,7 @@ def fenced_instants(storage: Storage) -> list[FencedInstant]:
             since, paths = int(document["since"]), tuple(map(str, document["paths"]))
         except FileNotFoundError:
             continue
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             since, paths = 1 << 62, ()
         found.append(FencedInstant(status.name, since, paths))
     return found

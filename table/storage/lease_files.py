@@ -38,7 +38,7 @@ def read_lease(storage: Storage, number: int) -> dict[str, Any]:
     """What the file of a number says; nothing where it is gone or damaged."""
     try:
         found = json.loads(storage.read(lease_path(number)))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -76,7 +76,7 @@ def _load(storage: Storage, status: FileStatus) -> FilesOfRun:
     try:
         listed = json.loads(f"[{','.join(names)}]")
         files = tuple(CoveredFile(*map(str, entry)) for entry in listed)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise CorruptFileError(path, 0, f"not a run of an index: {error!r}") from error
     if len(files) != len(names):
         raise CorruptFileError(path, 0, f"{len(files)} base files under {len(names)} names")

@@ -144,7 +144,7 @@ def _load_run(storage: Storage, status: FileStatus) -> Run:
     try:
         listed = json.loads((metadata.metadata or {})[_FILES])
         files = tuple(CoveredFile(*map(str, entry)) for entry in listed)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CorruptFileError(path, 0, f"not a run of an index: {error!r}") from error
     return Run(path, files, metadata.num_rows, status.size, metadata)
 

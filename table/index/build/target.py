@@ -138,7 +138,7 @@ def decoding_build_file(path: str) -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
         raise CorruptFileError(path, 0, f"a file of an index build: {error}") from error
 
 

@@ -471,5 +471,5 @@ def _load_done(storage: Storage, number: int) -> SplitDone | None:
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFileError(path, 0, f"a file of a re-sharding: {error}") from error
