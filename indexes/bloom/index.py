@@ -57,8 +57,8 @@ from keymark.table.format.parquet.footer_keys import read_footer_keys
 from keymark.table.index.protocol import IndexContext
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import TableConfig
-from keymark.table.read.arrow import open_base
-from keymark.table.storage.storage import Storage
+from keymark.table.read.arrow import reading_base
+from keymark.table.storage.storage import RangeReader, Storage
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -121,13 +121,18 @@ class BloomAnswer:
 
 def probe_range(work: RangeProbe) -> Range:
     """The key range in a footer; a task that a runner distributes."""
-    known = read_footer_keys(open_base(work.storage, work.file), bloom=False)
+    with reading_base(work.storage, work.file) as source:
+        known = read_footer_keys(source, bloom=False)
     return known.min_key, known.max_key
 
 
 def probe_footer(work: FooterProbe) -> BloomAnswer:
     """Find the candidates that a file holds; a task that a runner distributes."""
-    source = open_base(work.storage, work.file)
+    with reading_base(work.storage, work.file) as source:
+        return _probe(work, source)
+
+
+def _probe(work: FooterProbe, source: RangeReader) -> BloomAnswer:
     places, keys = places_in(work.spans), keys_in(work.keys, work.spans)
     # With virtual keys a filter is of keys that are ignored.
     known = None if work.config.virtual_keys else read_footer_keys(source)

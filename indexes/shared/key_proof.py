@@ -29,7 +29,7 @@ from keymark.table.index.protocol import IndexContext
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import KEY_COLUMN, TableConfig
-from keymark.table.read.arrow import open_base
+from keymark.table.read.arrow import reading_base
 from keymark.table.storage.storage import RangeReader, Storage
 
 _Numbers = npt.NDArray[np.int64]
@@ -137,22 +137,23 @@ def prove_keys(work: KeyProof) -> Proof:
 
     Raises:
         CorruptFileError: the file is damaged, or has no keys.
+        SnapshotExpiredError: it was cleaned, or taken back, meanwhile.
     """
-    source = open_base(work.storage, work.file)
-    metadata = read_metadata(source)
-    rows, pages = np.full(len(work.keys), ABSENT, np.int64), 0
-    for part in (_likely_pages(work, source, metadata), _all_pages(work, source, metadata)):
-        for first, keys in part:
-            pages += 1
-            hits = pc.index_in(keys, value_set=work.keys)
-            places = np.flatnonzero(pc.is_valid(hits).to_numpy(zero_copy_only=False))
-            rows[hits.drop_null().to_numpy()] = first + places
-        if (rows != ABSENT).all():
-            break
-    times = pa.array([], pa.string())
-    if work.timed:
-        times, read = _commit_times(source, metadata, rows[rows != ABSENT], work.file)
-        pages += read
+    with reading_base(work.storage, work.file) as source:
+        metadata = read_metadata(source)
+        rows, pages = np.full(len(work.keys), ABSENT, np.int64), 0
+        for part in (_likely_pages(work, source, metadata), _all_pages(work, source, metadata)):
+            for first, keys in part:
+                pages += 1
+                hits = pc.index_in(keys, value_set=work.keys)
+                places = np.flatnonzero(pc.is_valid(hits).to_numpy(zero_copy_only=False))
+                rows[hits.drop_null().to_numpy()] = first + places
+            if (rows != ABSENT).all():
+                break
+        times = pa.array([], pa.string())
+        if work.timed:
+            times, read = _commit_times(source, metadata, rows[rows != ABSENT], work.file)
+            pages += read
     return Proof(rows, times, pages)
 
 

@@ -22,7 +22,7 @@ from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import TableConfig
-from keymark.table.read.arrow import open_base
+from keymark.table.read.arrow import reading_base
 from keymark.table.storage.storage import RangeReader, Storage
 
 _Numbers = npt.NDArray[np.int64]
@@ -67,8 +67,10 @@ def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> pa.Array
 
     Raises:
         CorruptFileError: the file is damaged, or has no keys.
+        SnapshotExpiredError: it was cleaned, or taken back, meanwhile.
     """
-    return stored_keys(open_base(storage, file), config)
+    with reading_base(storage, file) as source:
+        return stored_keys(source, config)
 
 
 def stored_keys(source: RangeReader, config: TableConfig) -> pa.Array:

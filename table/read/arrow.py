@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -117,8 +118,7 @@ class FileRows:
 
     def read(self, file: BaseFile) -> pa.Table:
         """The rows of a file."""
-        with naming_the_remedy():
-            source = open_base(self.storage, file)
+        with naming_the_remedy(), reading_base(self.storage, file) as source:
             table = self._rows(source, read_footer(source))
         table = without_values(table, hidden_columns(self.config))
         return table if self.columns is None else table.select(self.columns)
@@ -170,8 +170,8 @@ def _full_schema(state: TableState) -> pa.Schema | None:
     if text is not None:
         return with_meta(without_meta(from_avro(text)))
     if state.snapshot.files:
-        source = open_base(state.storage, state.snapshot.files[0])
-        return read_base_file(source).schema
+        with reading_base(state.storage, state.snapshot.files[0]) as source:
+            return read_base_file(source).schema
     return None
 
 
@@ -182,9 +182,25 @@ def open_base(storage: Storage, file: BaseFile) -> RangeReader:
         SnapshotExpiredError: the file was cleaned, or taken back, since it was listed.
         CorruptFileError: the table still names it, and it is gone, or of another size.
     """
+    with _telling_why_it_is_gone(storage, file), naming_the_remedy():
+        return open_sized(storage, file)
+
+
+@contextlib.contextmanager
+def reading_base(storage: Storage, file: BaseFile) -> Iterator[RangeReader]:
+    """A base file that the table names, for as long as it is read; errors as of `open_base`.
+
+    Far away each request may be the first that finds it gone.
+    """
+    with _telling_why_it_is_gone(storage, file):
+        yield open_base(storage, file)
+
+
+@contextlib.contextmanager
+def _telling_why_it_is_gone(storage: Storage, file: BaseFile) -> Iterator[None]:
+    """Tell a base file that the table has given up from one that it needs."""
     try:
-        with naming_the_remedy():
-            return open_sized(storage, file)
+        yield
     except FileNotFoundError as error:
         if _expired(storage, file):
             raise SnapshotExpiredError(

@@ -13,7 +13,7 @@ from keymark.table.metadata.partitions import PARTITIONS, RECORD_INDEX
 from keymark.table.metadata.reader import slice_of
 from keymark.table.metadata.shard import Shard
 from keymark.table.properties.config import load_config
-from keymark.table.read.arrow import open_base
+from keymark.table.read.arrow import reading_base
 from keymark.table.runtime.runner import TaskRunner
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
@@ -136,7 +136,8 @@ class _CountRows:
     storage: Storage
 
     def __call__(self, file: BaseFile) -> int:
-        return read_footer(open_base(self.storage, file)).num_rows
+        with reading_base(self.storage, file) as source:
+            return read_footer(source).num_rows
 
 
 def _key_runs(state: TableState) -> tuple[ShardInfo, ...]:

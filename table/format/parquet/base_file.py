@@ -432,6 +432,9 @@ def read_columns(
             table = file.read(columns=columns, use_threads=False)
         elif table is None:
             table = file.read_row_groups(groups, columns=columns, use_threads=False)
+    except FileNotFoundError:
+        # It is gone, which the caller knows the reason of, and not damaged.
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptFileError(source.name, 0, f"damaged Parquet: {error}") from error
     if columns is not None:

@@ -16,6 +16,7 @@ from table_cases import MOVES, SHARDS, SMALL_BLOOMS, by_listing, create, data_ro
 from keymark import Table
 from keymark.table.errors import CorruptFileError, InputError, SnapshotExpiredError
 from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.object_storage import ObjectStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
 ONE_KEPT = {"hoodie.cleaner.commits.retained": "1"}
@@ -72,6 +73,34 @@ def test_a_reader_in_the_middle_of_a_clean_is_told(table):
     assert 0 < len(gone) < len(early.files)
     with pytest.raises(SnapshotExpiredError):
         rows_of(early)
+
+
+class Overtaken(ObjectStorage):
+    """Once a base file was opened, others write it anew and clean before it is read."""
+
+    def open(self, path):
+        opened = super().open(path)
+        if path.endswith(".parquet"):
+            other = Table.open(self.root, options={**OPTIONS, **ONE_KEPT})
+            for number in (2, 3):
+                other.upsert(rows(range(9), ts=number))
+            assert not other.storage.exists(path)
+        return opened
+
+
+@pytest.mark.parametrize("index", ["record", "simple", "bloom", "global_bloom", "compact"])
+def test_a_reader_in_the_middle_of_a_file_is_told(tmp_path, index):
+    """A store finds the file gone at any request, not at the first one only."""
+    url = f"memory://{tmp_path.name}/t"
+    create(url, OPTIONS, index=index).bulk_insert(rows(range(9)))
+    table = Table(Overtaken(url), OPTIONS)
+    if index != "record":
+        with pytest.raises(SnapshotExpiredError, match="open the table anew"):
+            table.lookup(["k4"])
+    with pytest.raises(SnapshotExpiredError, match="open the table anew"):
+        rows_of(table.scan())
+    with pytest.raises(SnapshotExpiredError, match="open the table anew"):
+        table.info()
 
 
 def test_a_file_that_is_gone_without_a_reason_is_damage(table):
