@@ -266,7 +266,6 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
     nulled = bool(work.null_columns)
     wrong = {
         f"build_index: the index {record} only": work.build_index and scenario.indexes != (record,),
-        "rounds: no step is left; set rounds, delete or lookup_present": work.is_empty,
         "null_columns: needs dataset.delete_rows": nulled and not scenario.dataset.delete_rows,
         "purge: needs workload.delete": work.purge and work.delete is not True,
         "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),

@@ -81,13 +81,6 @@ class WorkloadSection(Section):
     merge_on_read: Names = ()
     model_keys: Numbers = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether a repetition would do nothing."""
-        writes = self.build_index, self.rounds, self.null_columns, self.delete, self.spread_batch
-        reads = self.lookup_present, self.lookup_absent, self.point_query, self.column_query
-        return not any((*writes, *reads, self.range_query, self.merge_on_read, self.model_keys))
-
     @field_validator("spread_batch")
     @classmethod
     def _engines(cls, value: tuple[str, ...]) -> tuple[str, ...]:

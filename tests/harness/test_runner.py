@@ -247,13 +247,16 @@ def test_work_of_a_repetition_is_removed_and_the_snapshot_kept(tmp_path):
     ]
 
 
-def test_a_repetition_without_a_step_is_left_out(tmp_path):
-    """A step of the first repetition alone leaves the others nothing to do."""
+@pytest.mark.parametrize(("deletes", "steps_taken"), [("'once'", {"delete"}), ("false", set())])
+def test_a_repetition_without_a_step_is_left_out(tmp_path, deletes, steps_taken):
+    """A step of the first repetition alone leaves the others nothing to do, or loads are alone."""
     only = ["workload.rounds=0", "workload.lookup_present=0", "workload.lookup_absent=0"]
-    only += ["workload.point_query=false", "workload.delete='once'"]
+    only += ["workload.point_query=false", f"workload.delete={deletes}"]
     samples, outcome, _, _ = run(tmp_path, sets=only)
     assert outcome.failed == {}
-    assert {(s.step, s.repetition) for s in samples} == {("bulk_insert", 0), ("delete", 0)}
+    assert {(s.step, s.repetition) for s in samples} == {
+        (step, 0) for step in {"bulk_insert", *steps_taken}
+    }
 
 
 def test_every_turn_has_a_path_of_its_own(tmp_path):
