@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from faults import DEAD, Killed, every_fault
+from faults import DEAD, FaultStorage, Killed, every_fault
 from table_cases import MOVES, by_hudi_rs, by_listing, create, left_over, rows, unpack
 from typer.testing import CliRunner
 
@@ -224,6 +225,54 @@ def test_killed_at_any_call_and_done_again(history, tmp_path):
         assert Table.open(storage.root).check().ok
         shutil.rmtree(storage.root)
     assert refused > 20
+
+
+@dataclass
+class DiesAfter(FaultStorage):
+    """Dies right after the first change of a path with that end."""
+
+    end: str = ""
+
+    def _count(self, call: str, path: str, *, stores: bool) -> None:
+        super()._count(call, path, stores=stores)
+        if path.endswith(self.end):
+            self.kind, self.at = DEAD, self.calls + 1
+
+
+ONE_VERSION = {
+    "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
+    "hoodie.cleaner.fileversions.retained": "1",
+}
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("torn", [".hoodie/*.commit", "p0/*.parquet"])
+def test_a_pending_clean_of_files_that_are_current_again_is_given_up(tmp_path, torn, dies):
+    """Its writer died before it deleted anything."""
+    root = tmp_path / "t"
+    table = create(root, {MOVES: "true", **ONE_VERSION})
+    table.bulk_insert(rows(range(6)))
+    table.upsert(rows(range(6), ts=2))
+    wanted = shutil.copytree(root, tmp_path / "wanted")
+    dying = DiesAfter(LocalStorage.at(str(root)), end=".clean.requested")
+    with pytest.raises(Killed):
+        Table(dying, ONE_VERSION).upsert(rows(range(6), ts=3, value="w"))
+    pending = max(root.glob(".hoodie/*.clean.requested")).name.partition(".")[0]
+    assert not (root / f".hoodie/{pending}.clean").exists()
+    newest = max(root.glob(torn), key=lambda path: path.stem.rpartition("_")[2])
+    newest.write_bytes(b"")
+    if dies:
+        dying = DiesAfter(LocalStorage.at(str(root)), end=".commit.requested")
+        with pytest.raises(Killed):
+            Recoverer(storage=dying, given={}).run(dry_run=False)
+    report = Table.recover(str(root))
+    assert report.done
+    assert len(report.given_up) == (not dies)
+    assert report.other_instants == (f"{pending}.clean",)
+    again = Table.recover(str(root))
+    assert not again.done
+    assert again.torn == ()
+    check(root, wanted)
 
 
 def test_nothing_is_given_up_that_cleaning_has_left_no_way_back_to(tmp_path):

@@ -38,7 +38,8 @@ class Survey:
     Attributes:
         target: the last commit up to which all is whole; "" for the empty table before the first.
         commits: the completed commits after it, the oldest first.
-        others: other instants that cannot be read: cleans, rollbacks, savepoints and so on.
+        others: other instants that cannot be read: cleans, rollbacks, savepoints and so on; and
+            those after the target that are of no use without the commits that go.
         torn: the files that are torn.
         slices: older base files that commits up to the target name, and that are torn or gone
             without a clean: partition path -> names.
@@ -126,8 +127,9 @@ def survey(storage: Storage, target: str | None = None) -> Survey:
         )
     gone = tuple(commit for commit in commits if commit not in kept)
     last = kept[-1].time if kept else ""
-    saved = [i for i in timeline.instants if i.action == "savepoint" and i.time > last]
-    others += [instant for instant in saved if instant not in others]
+    # Where a recovery continues, commits may have been moved aside already.
+    later = _of_no_use(timeline, last, commits_go=bool(gone) or target is not None)
+    others += [instant for instant in later if instant not in others]
     torn = [Torn(timeline.path(i.time, i.action, i.state), why) for i, why in unread.items()]
     torn += [Torn(path, why) for path, why in looker.found.items()]
     return Survey(
@@ -172,6 +174,18 @@ def _read(timeline: Timeline, instant: Instant) -> None:
         timeline.taken_back_by(instant)
     elif not timeline.storage.read(path):
         raise CorruptFileError(path, 0, "the file is empty")
+
+
+def _of_no_use(timeline: Timeline, last: str, *, commits_go: bool) -> list[Instant]:
+    """Savepoints after the last commit that stays, and pending cleans where later commits go.
+
+    What such a clean was to delete may be current again. What it has deleted is found missing.
+    """
+    late = [instant for instant in timeline.instants if instant.time > last]
+    found = [instant for instant in late if instant.action == "savepoint"]
+    if commits_go:
+        found += [i for i in late if i.action == "clean" and not i.completed]
+    return found
 
 
 def _taken_back(timeline: Timeline, unread: Sequence[Instant]) -> set[str]:
