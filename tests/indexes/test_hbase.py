@@ -21,6 +21,7 @@ from keymark.table.errors import (
 from keymark.table.index import key_file
 from keymark.table.index.external import CHANGES, ExternalIndex
 from keymark.table.index.protocol import load_index
+from keymark.table.services.recover import held_keys, restore
 from keymark.table.state.table_state import TableState
 from keymark.table.timeline.timeline import Timeline
 
@@ -132,6 +133,36 @@ def test_rollback_and_restore_bring_entries_back(tmp_path, hbase):
     check_exact(table, hbase)
     assert truth(table) == before
     table.upsert(batch(["a", "b", "d"], "q", ts=3))
+    check_exact(table, hbase)
+
+
+@pytest.mark.parametrize("part", [4, 1 << 62])
+def test_a_key_inserted_twice_keeps_an_entry(tmp_path, hbase, monkeypatch, part):
+    """When one of its rows goes, whether the keys that go fit the memory of a task or not."""
+    monkeypatch.setattr(held_keys, "_WANTED_PART", part)
+    table = create(tmp_path / "t", "hbase", options=TABLE)
+    table.bulk_insert(batch(["a", "b", "c"]))
+    before, saved = truth(table), table.savepoint()
+    twice = with_policy(table, "none").bulk_insert(batch(["b", "c", "d"], "q", ts=2))
+    assert [place[0] for place in lookup(table, ["a", "b", "c", "d"])[0]] == ["p", "q", "q", "q"]
+    table.rollback(twice.instant)
+    check_exact(table, hbase)
+    assert truth(table) == before
+    with_policy(table, "none").insert(batch(["b", "d"], "q", ts=2))
+    table.upsert(batch(["a", "b"], ts=3))
+    table.restore(saved)
+    check_exact(table, hbase)
+    assert truth(table) == before
+    result = table.upsert(batch(["b"], ts=4))
+    assert (result.updated, result.inserted) == (1, 0)
+
+
+def test_a_rollback_of_an_upsert_searches_no_file_for_its_keys(tmp_path, hbase, monkeypatch):
+    table = create(tmp_path / "t", "hbase", options=TABLE)
+    table.bulk_insert(batch(["a", "b", "c"]))
+    second = table.upsert(batch(["a", "d"], ts=2))
+    monkeypatch.setattr(restore, "with_held", None)
+    table.rollback(second.instant)
     check_exact(table, hbase)
 
 

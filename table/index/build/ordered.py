@@ -66,6 +66,11 @@ class OrderedKeys(Generic[A]):
         elif groups:
             yield from self._merged(groups)
 
+    def cells(self) -> Batches:
+        """The same as cells: ascending keys (binary), and the number of each one's location."""
+        for array, order, codes in self.batches():
+            yield array.take(pa.array(order)).cast(pa.binary()), pa.array(codes[order])
+
     def _groups(self) -> list[list[A]]:
         """Neighbouring sources, of half the memory each: they are copied when they are merged."""
         groups: list[list[A]] = []

@@ -25,7 +25,7 @@ from keymark.table.index.build.shard import LocationWords
 from keymark.table.index.build.spill import Stretch, encode_spill, find_stretch, spilled_keys
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
-from keymark.table.metadata.merge import Batches, side_by_side
+from keymark.table.metadata.merge import side_by_side
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.shard import Shard
 from keymark.table.state.table_state import TableState
@@ -145,7 +145,7 @@ def _put(
 def _compare(keys: OrderedKeys[Stretch], words: Words, shard: Shard, counts: Differences) -> None:
     """Count how the data's keys of a shard differ from the shard's cells."""
     locations = LocationWords(shard.slice.file_id)
-    for data, cells in side_by_side(_data_batches(keys), shard.batches()):
+    for data, cells in side_by_side(keys.cells(), shard.batches()):
         owner = shards(cells.keys.cast(pa.string()), shard.groups)
         mine = pa.array(owner == shard.number)
         counts.wrong += len(cells.keys) - (pc.sum(mine).as_py() or 0)
@@ -159,8 +159,3 @@ def _compare(keys: OrderedKeys[Stretch], words: Words, shard: Shard, counts: Dif
             codes, stored = locations.of(values)
             wanted = words[data.values.filter(place.is_valid()).to_numpy()]
             counts.wrong += int((stored[codes[found]] != wanted).any(axis=1).sum())
-
-
-def _data_batches(keys: OrderedKeys[Stretch]) -> Batches:
-    for array, order, codes in keys.batches():
-        yield array.take(pa.array(order)).cast(pa.binary()), pa.array(codes[order])

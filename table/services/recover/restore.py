@@ -40,6 +40,7 @@ from keymark.table.runtime.runner import TaskRunner
 from keymark.table.services.check.verify_index import net_changes
 from keymark.table.services.clean import schema_columns
 from keymark.table.services.index.builds import refuse_while_building
+from keymark.table.services.recover.held_keys import HeldSearch, puts_keys_twice, with_held
 from keymark.table.services.recover.returning_keys import log_returns
 from keymark.table.services.rewrite import lacks_keys
 from keymark.table.state.late import fenced_times, note_fenced
@@ -51,7 +52,7 @@ from keymark.table.timeline.restore_metadata import RestorePlan, encode_restore,
 from keymark.table.timeline.rollback_metadata import Rollback, encode_metadata, encode_plan
 from keymark.table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
 from keymark.table.timeline.timeline import Timeline
-from keymark.table.write.index_changes import placed_changes
+from keymark.table.write.index_changes import KeyChanges, placed_changes
 from keymark.table.write.transaction import Transaction
 from keymark.table.write.undo import data_files
 
@@ -138,7 +139,7 @@ class Restorer:
                 stats = log_returns(delta, state, before, self.runner, self.memory)
                 delta.stats.extend(stats)
         if self.entries is not None:
-            changes = net_changes(state, state.snapshot, before, self.runner)
+            changes = self._entry_changes(state, targets, before, instant)
             store_changes(self.storage, instant, placed_changes(changes, before))
         tx.publish(delta, content)
         # Key files. Those of a rollback that dies, the next write deletes.
@@ -147,6 +148,18 @@ class Restorer:
             self.entries.apply_pending(instant, self.storage)
         sweep_taken_back(self.storage)
         return instant
+
+    def _entry_changes(
+        self, state: TableState, targets: Sequence[Instant], before: Snapshot, instant: str
+    ) -> KeyChanges:
+        """What changes outside of the table; a key that goes may be in another file group."""
+        changes = net_changes(state, state.snapshot, before, self.runner)
+        if not puts_keys_twice(state.timeline, targets):
+            return changes
+        search = HeldSearch(
+            state=state, before=before, instant=instant, shards=0, memory=self.memory
+        )
+        return with_held(changes, search, self.runner)
 
     def _described(self, state: TableState, before: Snapshot) -> dict[str, dict[str, bytes]]:
         """What describes the files that are current again, where a build since has left it out.
@@ -214,7 +227,7 @@ def _savepoint(timeline: Timeline, time: str) -> Savepoint:
 
 
 def _before(state: TableState, targets: Sequence[Instant], savepoint: str | None) -> Snapshot:
-    """The snapshot without the targets; InputError where files of it were cleaned."""
+    """The snapshot as of the latest commit that stays; InputError where files were cleaned."""
     timeline = state.timeline
     kept = replace(timeline, instants=tuple(i for i in timeline.instants if i not in targets))
     if not kept.commit_times() and state.storage.list(archive_folder(timeline)):
@@ -248,7 +261,7 @@ def _before(state: TableState, targets: Sequence[Instant], savepoint: str | None
             f"{len(missing) + len(gone)} files from before commit {targets[-1].time} were cleaned: "
             "it cannot be taken back"
         )
-    return before
+    return replace(before, as_of=max(kept.commit_times(), default=None))
 
 
 def _written_by(state: TableState, targets: Sequence[Instant]) -> list[BaseFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from keymark.table.format.hashes import hashing
 from keymark.table.index.build import ordered, record_index
-from keymark.table.layout.naming import METADATA
+from keymark.table.layout.naming import METADATA, TEMP
 from keymark.table.layout.view import snapshot
 from keymark.table.metadata.merge import side_by_side
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
@@ -184,6 +185,31 @@ def test_log_files_of_a_restore_have_the_bytes_of_those_made_in_memory(tmp_path,
         )
         for path in paths:
             table.storage.delete(path)
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("memory", [2000, 1 << 28])
+def test_log_blocks_and_base_files_tell_alike_which_keys_are_held(tmp_path, memory):
+    """Keys that were inserted twice, of which one row goes: with few and with many of them."""
+    table = create(tmp_path / "t", {DUP_POLICY: "none"})
+    first = table.bulk_insert(rows(range(200)))
+    table.bulk_insert(rows(range(100, 300), ts=2, partition="p1"))
+    table.upsert(rows(range(150, 160), ts=3, partition="p1"))
+    state = TableState.load(table.storage)
+    before = snapshot(state.listing, state.timeline, first.instant)
+    written = []
+    # Without the instant nothing is known of what the index was.
+    for shown in (before, replace(before, as_of=None)):
+        delta = DeltaCommit(state.metadata, "20990101000000000", 1 << 20)
+        stats = log_returns(delta, state, shown, LocalRunner(1), memory)
+        assert sum(stat.records for stat in stats) == 200
+        paths = [f"{METADATA}/{stat.path}" for stat in stats]
+        written.append(
+            [(stat, table.storage.read(path)) for stat, path in zip(stats, paths, strict=True)]
+        )
+        for path in paths:
+            table.storage.delete(path)
+        table.storage.delete_tree(f"{TEMP}/{delta.instant}")
     assert written[0] == written[1]
 
 
