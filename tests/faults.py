@@ -87,6 +87,9 @@ class FaultStorage:
         self._count("move", target, stores=True)
         self.inner.move(source, target)
 
+    def keep(self, path: str) -> None:
+        self.inner.keep(path)
+
     def sync(self) -> None:
         self.inner.sync()
 

@@ -4,7 +4,8 @@ A write puts many files and then one that makes them visible. Syncing each file 
 wait for the disk once a file. So a put only notes its file and its folder here, and `sync` writes
 all of them out, in parallel, before the file that makes them visible appears.
 
-The notes belong to this process. A Spark task that puts files syncs them before it ends.
+The notes belong to this process. A Spark task that puts files syncs them before it ends. What a
+process has put that died before is noted by the one that counts on it (`Storage.keep`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import google_crc32c
 
 from keymark.table.errors import StorageError
 from keymark.table.storage.local_files import read_fully
+from keymark.table.storage.spool import Content, pieces
 
 # A disk works on several syncs at once; more threads than this gain nothing.
 _THREADS = 16
@@ -37,21 +39,33 @@ class Unsynced:
     the journal of the file system, which accepts nothing more if it lost any.
 
     Attributes:
-        files: path -> CRC32C of the content.
+        files: path -> CRC32C of the content; None for a file that another process put.
         folders: paths.
         failed: files whose sync failed, as in `files`.
     """
 
-    files: dict[str, int] = field(default_factory=dict)
+    files: dict[str, int | None] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
-    failed: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int | None] = field(default_factory=dict)
     _notes: threading.Lock = field(default_factory=threading.Lock)
     _syncing: threading.Lock = field(default_factory=threading.Lock)
 
-    def note_file(self, file: str, checksum: int) -> None:
+    def note_file(self, file: str, data: Content) -> None:
         """Remember a file whose content is not on the disk yet."""
+        checksum = 0
+        for piece in pieces(data):
+            checksum = google_crc32c.extend(checksum, piece)
         with self._notes:
             self.files[file] = checksum
+
+    def note_found(self, file: str, root: str) -> None:
+        """Remember a file that is there, whoever put it, and all folders from the root to it."""
+        with self._notes:
+            if file not in self.failed:
+                self.files.setdefault(file, None)
+            while len(file) > len(root):
+                file = os.path.dirname(file)  # noqa: PTH120
+                self.folders.add(file)
 
     def note_folders(self, folders: Iterable[str]) -> None:
         """Remember folders whose entries are not on the disk yet."""
@@ -59,9 +73,9 @@ class Unsynced:
             self.folders.update(folders)
 
     def __contains__(self, file: str) -> bool:
-        """Whether the content of a file is not on the disk yet."""
+        """Whether the content of a file that this process put is not on the disk yet."""
         with self._notes:
-            return file in self.files or file in self.failed
+            return self.files.get(file, self.failed.get(file)) is not None
 
     def forget(self, file: str) -> None:
         """Drop a file that was deleted."""
@@ -161,11 +175,11 @@ def _sync(path: str) -> str | None:
     return None
 
 
-def _write_again(path: str, checksum: int) -> str | None:
+def _write_again(path: str, checksum: int | None) -> str | None:
     """Write a file's own content over itself and sync it; why that failed, as `_sync` tells.
 
     No reader sees another content. A write marks all of it as to be written to the disk, which a
-    failed sync may have ended.
+    failed sync may have ended. Without a checksum nothing tells whether the content is whole.
     """
     try:
         fd = os.open(path, os.O_RDWR | _NOTHING_STRANGE)

@@ -116,6 +116,10 @@ class FencedStorage:
         self.check()
         self.inner.delete_tree(path)
 
+    def keep(self, path: str) -> None:
+        """Make what is there last."""
+        self.inner.keep(path)
+
     def sync(self) -> None:
         """Make what was put last."""
         self.inner.sync()

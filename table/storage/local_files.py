@@ -151,6 +151,27 @@ def scan(folder: str) -> Iterator[tuple[str, int | None, str | None]]:
             yield entry.name, None, NOT_PLAIN
 
 
+def newest_time(folder: str, since: int) -> int:
+    """The newest time of a plain file in a folder, in epoch milliseconds; 0 without a file.
+
+    A copied file keeps its time of change, so the time at which it was made counts, too.
+
+    Args:
+        folder: its absolute path.
+        since: a time not before this one is enough.
+    """
+    newest = 0
+    # Instants ascend by name, so that one of the first is mostly new enough.
+    for name in sorted(os.listdir(folder), reverse=True):  # noqa: PTH208
+        with contextlib.suppress(FileNotFoundError):
+            found = os.lstat(f"{folder}/{name}")
+            if stat.S_ISREG(found.st_mode):
+                newest = max(newest, int(max(found.st_mtime, found.st_ctime) * 1000))
+        if newest >= since:
+            break
+    return newest
+
+
 @dataclass(slots=True)
 class LocalReader:
     """Ranged reads of one local file by pread; the descriptor is closed with the object."""

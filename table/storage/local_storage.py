@@ -8,15 +8,12 @@ import fcntl
 import os
 import secrets
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import google_crc32c
 
 from keymark.table.errors import (
     FileTakenError,
@@ -33,6 +30,7 @@ from keymark.table.storage.local_files import (
     LocalReader,
     NameTakenError,
     link,
+    newest_time,
     open_plain,
     read_fully,
     refuse_links,
@@ -113,14 +111,17 @@ class LocalStorage:
         """Create a file by write-aside and link."""
         full = self._path(path)
         with self._written_aside(path, data) as temporary:
-            link(temporary, full)
+            try:
+                link(temporary, full)
+            except NameTakenError:
+                # Who put it may have died before it was synced.
+                if self._lasts(path):
+                    self.keep(path)
+                raise
             if self._lasts(path):
                 # An empty file has no content to lose: its folder's entry is all of it.
                 if len(data):
-                    checksum = 0
-                    for piece in pieces(data):
-                        checksum = google_crc32c.extend(checksum, piece)
-                    unsynced(self.root).note_file(full, checksum)
+                    unsynced(self.root).note_file(full, data)
                 unsynced(self.root).note_folders([os.path.dirname(full)])  # noqa: PTH120
 
     def commit(self, path: str, data: bytes) -> None:
@@ -128,7 +129,7 @@ class LocalStorage:
         full, known = self._path(path), unsynced(self.root)
         with self._written_aside(path, data) as temporary:
             if self.durable and len(data):
-                known.note_file(temporary, google_crc32c.value(data))
+                known.note_file(temporary, data)
             try:
                 self.sync()
             finally:
@@ -164,6 +165,13 @@ class LocalStorage:
                 raise FileTakenError.of(target) from None
             os.unlink(at)  # noqa: PTH108
         unsynced(self.root).note_folders([os.path.dirname(full)])  # noqa: PTH120
+
+    def keep(self, path: str) -> None:
+        """Note a file and the folders above it; links, pipes and folders are left alone."""
+        full = Path(self._path(path))
+        with storage_errors("read", path):
+            if self.durable and full.is_file() and not full.is_symlink():
+                unsynced(self.root).note_found(str(full), self.root)
 
     def sync(self) -> None:
         """Sync every file and folder that this process changed since the last time."""
@@ -394,21 +402,11 @@ class LocalStorage:
             self.delete_tree(gone)
 
     def time(self, since: int) -> int:
-        """The newest time of a file in the `.hoodie` folder, or of one that is written now.
-
-        A copied file keeps its time of change, so the time at which it was made counts, too.
-        """
+        """The newest time of a file in the `.hoodie` folder, or of one that is written now."""
         folder, newest = self._path(HOODIE), 0
         with contextlib.suppress(MissingFileError), storage_errors("list", HOODIE):
             refuse_links(self.root, f"{folder}/")
-            # Instants ascend by name, so that one of the first is mostly new enough.
-            for name in sorted(os.listdir(folder), reverse=True):  # noqa: PTH208
-                with contextlib.suppress(FileNotFoundError):
-                    found = os.lstat(f"{folder}/{name}")
-                    if stat.S_ISREG(found.st_mode):
-                        newest = max(newest, int(max(found.st_mtime, found.st_ctime) * 1000))
-                if newest >= since:
-                    break
+            newest = newest_time(folder, since)
         if not newest:
             with (
                 storage_errors("list", HOODIE),

@@ -180,6 +180,13 @@ class Storage(Protocol):
         failure may leave the file in both places.
         """
 
+    def keep(self, path: str) -> None:
+        """Have a file that is there survive a power cut from the next commit on.
+
+        The process that put it may have died before it synced it, or may have put it as one of
+        those that need not last. A `put` that finds its path taken does this by itself.
+        """
+
     def sync(self) -> None:
         """Make all that this process put and deleted survive a power cut."""
 
@@ -249,6 +256,9 @@ class NoLocking:
     def commit(self: Storage, path: str, data: bytes) -> None:
         """Put the file."""
         self.put(path, data)
+
+    def keep(self, path: str) -> None:
+        """Nothing to do."""
 
     def sync(self) -> None:
         """Nothing to do."""

@@ -191,6 +191,9 @@ class SlowStorage:
         with self.script.change():
             self.inner.delete_tree(path)
 
+    def keep(self, path: str) -> None:
+        self.inner.keep(path)
+
     def sync(self) -> None:
         self.inner.sync()
 

@@ -141,6 +141,9 @@ def _known(task: ShardTask) -> ShardDone | None:
             return None
     except FileNotFoundError:
         return None
+    if done.size:
+        # The process that put it may have died before it was synced.
+        task.storage.keep(task.path)
     return done
 
 

@@ -277,7 +277,10 @@ class Resharder:
         ]
         weights = [sum(shard.slice.size for shard in task.sources) for task in tasks]
         steps = ProgressRunner(self.runner, self.progress, "classes of file groups")
-        for number, done in zip(left, steps.run(split, tasks, weights=weights), strict=True):
+        results = steps.run(split, tasks, weights=weights)
+        # Who finds the note of a class does not put its files again, so they last before it.
+        self.storage.sync()
+        for number, done in zip(left, results, strict=True):
             _save_done(self.storage, number, done)
             known[number] = done
         return [done for done in known.values() if done is not None]

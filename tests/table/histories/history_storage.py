@@ -88,6 +88,9 @@ class PassingStorage:
     def move(self, source: str, target: str) -> None:
         self.inner.move(source, target)
 
+    def keep(self, path: str) -> None:
+        self.inner.keep(path)
+
     def sync(self) -> None:
         self.inner.sync()
 
