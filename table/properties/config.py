@@ -334,6 +334,11 @@ def restore_properties(storage: Storage) -> None:
     storage.delete(PROPERTIES_BACKUP)
 
 
+def put_config(storage: Storage, properties: Mapping[str, str]) -> None:
+    """Put hoodie.properties of a new table, with its seal; FileTakenError if the file is there."""
+    storage.commit(PROPERTIES, _sealed(properties))
+
+
 def save_config(storage: Storage, properties: Mapping[str, str], *, accept: bool = False) -> None:
     """Replace hoodie.properties; a backup stands beside it until the new file is whole.
 
@@ -345,9 +350,7 @@ def save_config(storage: Storage, properties: Mapping[str, str], *, accept: bool
     Raises:
         CorruptFileError: the file was changed or damaged since it was sealed.
     """
-    name, database = properties["hoodie.table.name"], properties.get("hoodie.database.name", "")
-    sealed = {**properties, SEAL: encode_seal(meaning(parse_config(properties)))}
-    data = encode_properties({**sealed, "hoodie.table.checksum": checksum(name, database)})
+    data = _sealed(properties)
     if storage.exists(PROPERTIES) or storage.exists(PROPERTIES_BACKUP):
         config, before = _load(storage)
         if not accept:
@@ -355,6 +358,13 @@ def save_config(storage: Storage, properties: Mapping[str, str], *, accept: bool
         storage.replace(PROPERTIES_BACKUP, before)
     storage.replace(PROPERTIES, data)
     storage.delete(PROPERTIES_BACKUP)
+
+
+def _sealed(properties: Mapping[str, str]) -> bytes:
+    """The content of hoodie.properties, with a new seal and checksum."""
+    name, database = properties["hoodie.table.name"], properties.get("hoodie.database.name", "")
+    sealed = {**properties, SEAL: encode_seal(meaning(parse_config(properties)))}
+    return encode_properties({**sealed, "hoodie.table.checksum": checksum(name, database)})
 
 
 def meaning(config: TableConfig) -> dict[str, str]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from keymark.table.errors import InvalidOptionError, StorageError
+from keymark.table.errors import (
+    CommitConflictError,
+    FileTakenError,
+    InvalidOptionError,
+    LeaseLostError,
+    StorageError,
+)
 from keymark.table.index.choice import index_table_properties
 from keymark.table.index.protocol import index_name, spec_of
 from keymark.table.keygen import check_key_generator
@@ -18,7 +24,7 @@ from keymark.table.metadata.partitions import (
     RECORD_INDEX,
 )
 from keymark.table.metadata.writer import initialize
-from keymark.table.properties.config import VERSION, parse_config, save_config
+from keymark.table.properties.config import VERSION, parse_config, put_config
 from keymark.table.properties.options import (
     BLOOM_FILTERS_ON,
     COLUMN_STATS_COLUMNS,
@@ -57,19 +63,24 @@ def create_table(
     groups = _partition_groups(index, given)
     check_clock(storage, clock, Options(given))
     properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
-    with exclusively(storage, clock, LeaseTerms.of(Options(given))):
-        named = storage.exists(PROPERTIES) or storage.exists(PROPERTIES_BACKUP)
-        if named or Timeline.load(storage).instants:
-            raise StorageError(f"{storage.root} holds a table already")
-        # Without properties and instants it can only be what a dead create left.
-        storage.delete_tree(METADATA)
+    with exclusively(storage, clock, LeaseTerms.of(Options(given))) as held:
+        named = held.exists(PROPERTIES) or held.exists(PROPERTIES_BACKUP)
+        if named or Timeline.load(held).instants:
+            raise StorageError(f"{held.root} holds a table already")
+        # Without properties and instants it can only be what a dead create left. Where there is
+        # nothing, no request to delete may come late and meet the table of another process.
+        if held.exists(METADATA):
+            held.delete_tree(METADATA)
         try:
-            initialize(storage, identity.name, groups)
-            save_config(storage, properties)
+            initialize(held, identity.name, groups)
+            put_config(held, properties)
+        except (LeaseLostError, FileTakenError, CommitConflictError):
+            # Another process makes a table here: what is there may be its own.
+            raise
         except BaseException:
-            storage.delete_tree(METADATA)
+            held.delete_tree(METADATA)
             for path in (PROPERTIES, PROPERTIES_BACKUP):
-                storage.delete(path)
+                held.delete(path)
             raise
 
 

@@ -288,14 +288,17 @@ def hold(storage: Storage, clock: Clock, terms: LeaseTerms) -> Iterator[Lease]:
 
 
 @contextlib.contextmanager
-def exclusively(storage: Storage, clock: Clock, terms: LeaseTerms) -> Iterator[None]:
-    """Keep other writers of Keymark's out of a folder that may hold no table yet."""
+def exclusively(storage: Storage, clock: Clock, terms: LeaseTerms) -> Iterator[Storage]:
+    """Keep other writers of Keymark's out of a folder that may hold no table yet.
+
+    Yields the storage for all that is done there: who loses the folder can change it no longer.
+    """
     with storage.guard() as alone:
         if alone:
-            yield
+            yield storage
             return
-    with hold(storage, clock, terms):
-        yield
+    with hold(storage, clock, terms) as lease:
+        yield lease.storage
 
 
 def _acquire(

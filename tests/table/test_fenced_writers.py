@@ -7,6 +7,9 @@ another one. Rows are read by hudi-rs and by listing, which know nothing of the 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
+import re
 
 import pytest
 from archive_cases import SMALL
@@ -16,6 +19,7 @@ from table_cases import by_hudi_rs, create, data_rows, files_stored, left_over, 
 from test_lease import MovedClock
 
 from keymark import Table
+from keymark.table.errors import LeaseLostError, LockHeldError, StorageError
 from keymark.table.layout.naming import FENCED, METADATA, PROPERTIES
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.stores import storage_at
@@ -41,6 +45,25 @@ class StopsBeforeBaseFile(PassingStorage):
         copied = StopsBeforeBaseFile(self.inner.staged(name))
         copied.work = self.work
         return copied
+
+
+class StopsAt(PassingStorage):
+    """Lets another process come before the storage call of a number."""
+
+    at = calls = 0
+
+    def call(self, name, *arguments):
+        self.calls += 1
+        if self.calls == self.at:
+            self.work()
+        return getattr(self.inner, name)(*arguments)
+
+
+for name in (
+    *("open", "read", "list", "walk", "exists", "guard", "hold", "held", "sweep"),
+    *("put", "commit", "replace", "delete", "delete_tree"),
+):
+    setattr(StopsAt, name, functools.partialmethod(StopsAt.call, name))
 
 
 @pytest.fixture
@@ -182,3 +205,53 @@ def test_a_delta_commit_that_was_begun_late_is_taken_back(tmp_path):
     table.upsert(rows([2]))
     assert metadata.again().pending() == ()
     assert left_over(tmp_path / "t") == []
+
+
+def created(storage, clock, name):
+    """An empty table of that name; its key is the column `v` where its name is "slow"."""
+    fields = {"record_key": "v" if name == "slow" else "k", "partition_path": "p"}
+    return Table.create("t", name=name, options=SMALL, storage=storage, clock=clock, **fields)
+
+
+def overtaken_create(store, clock, number):
+    """A create that stands still before a storage call while another creates the table, too.
+
+    Returns:
+        Whether it stood still, how it ended, how the other one ended.
+    """
+    slow, errors = StopsAt(store), [None, None]
+
+    def come():
+        clock.sleep(PAST_THE_LEASE)
+        try:
+            created(store, clock, "fast").upsert(rows([1, 2]))
+        except StorageError as error:
+            errors[1] = error
+
+    slow.at, slow.work = number, come
+    try:
+        created(slow, clock, "slow")
+    except (LeaseLostError, LockHeldError, StorageError) as error:
+        errors[0] = error
+    return slow.calls >= number, *errors
+
+
+def test_who_stands_still_while_it_creates_a_table_leaves_that_of_another(tmp_path, clock):
+    overtaken = []
+    for number in itertools.count(1):
+        store = storage_at(f"memory://{tmp_path.name}-{number}", {})
+        stood, slow, fast = overtaken_create(store, clock, number)
+        if not stood:
+            break
+        table = Table(store, SMALL, clock=clock)
+        # One of them made the table, and it is as that one made it.
+        assert (slow is None) == (table.config.name == "slow"), (number, slow)
+        assert (fast is None) == (table.config.name == "fast"), (number, fast)
+        if slow is not None:
+            overtaken.append(slow)
+            assert data_rows(table).keys() == {"k1", "k2"}, number
+        assert table.check().ok, number
+    assert slow is None
+    told = "holds a table already|ran out|took .* meanwhile|another writer holds"
+    assert [str(error) for error in overtaken if not re.search(told, str(error))] == []
+    assert sum(isinstance(error, LeaseLostError) for error in overtaken) > 20
