@@ -2,7 +2,7 @@
 
     <T>.commit.requested
     .hoodie/.temp/<T>/.keymark/*.keys    the keys that T puts somewhere
-    .hoodie/.keymark/entries/<T>         empty: entries of T follow
+    .hoodie/.keymark/entries/<T>         names these files and no changes: entries of T follow
     entries of the keys that had none    they name T, and count once T is completed
     .hoodie/.keymark/entries/<T>         now the changes that are left: keys that move or go
     <T>.commit                           visible
@@ -12,6 +12,8 @@
 An entry that counts is never touched before its change is visible, so a writer that dies loses
 none. Who holds the table next finds `entries/<T>`: it takes the entries of T back, or makes the
 changes that are left. In between, `located` reads the changes beside the entries.
+A power cut takes no entry back. So `entries/<T>` and the key files that it names are synced before
+the first entry is put, and the key files go after it.
 Hudi changes all entries before the commit, and lets its rollback go after them
 (SparkHoodieHBaseIndex.updateLocation, rollbackCommit; hoodie.index.hbase.rollback.sync).
 """
@@ -19,8 +21,9 @@ Hudi changes all entries before the commit, and lets its rollback go after them
 from __future__ import annotations
 
 import contextlib
+import json
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -32,7 +35,7 @@ import pyarrow.compute as pc
 from keymark.table.errors import CorruptFileError, IndexUnavailableError, TableError, TableWarning
 from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.index.dedup import last_of_each
-from keymark.table.index.key_file import KeyFile, keys_of_instant
+from keymark.table.index.key_file import KeyFile, keys_of_files
 from keymark.table.index.protocol import (
     LOCATION_SCHEMA,
     Index,
@@ -41,7 +44,7 @@ from keymark.table.index.protocol import (
     no_session,
 )
 from keymark.table.keygen.stored import StoredKeys
-from keymark.table.layout.naming import ENTRIES
+from keymark.table.layout.naming import ENTRIES, TEMP
 from keymark.table.properties.options import Options
 from keymark.table.runtime.runner import Progress, TaskRunner
 from keymark.table.state.base_files import read_base
@@ -50,6 +53,8 @@ from keymark.table.storage.storage import Storage
 from keymark.table.timeline.timeline import Timeline
 
 _REBUILD = f"{ENTRIES}/rebuild"
+# In the metadata of the schema of `entries/<T>`: (path, size in bytes) of each key file, as JSON.
+_KEY_FILES = b"keymark.key_files"
 
 CHANGES = pa.schema([("key", pa.string()), *LOCATION_SCHEMA])
 """New places of keys; a key without one is gone."""
@@ -141,12 +146,15 @@ def stage_entries(
     """Before an instant is completed: enter what is new, store what is left to change."""
     if not changes:
         return
-    path = f"{ENTRIES}/{instant}"
-    context.storage.put(path, b"")
+    storage = context.storage
+    files = {part.keys.path: part.keys.size for part in changes.parts}
+    for path in files:
+        storage.keep(path)
+    storage.commit(f"{ENTRIES}/{instant}", _encoded(CHANGES.empty_table(), files))
     known = index.enter(changes.parts, instant, context) if changes.parts else CHANGES.empty_table()
     last = last_of_each(known["key"].combine_chunks())
     later = pa.concat_tables([known.take(pa.array(last)), gone(changes.deletes)])
-    store_changes(context.storage, instant, later)
+    storage.replace(f"{ENTRIES}/{instant}", _encoded(later, files))
 
 
 def gone(keys: pa.Array) -> pa.Table:
@@ -156,10 +164,16 @@ def gone(keys: pa.Array) -> pa.Table:
 
 def store_changes(storage: Storage, instant: str, changes: pa.Table) -> None:
     """Store what is to be changed once an instant is completed (rows of CHANGES)."""
+    storage.replace(f"{ENTRIES}/{instant}", _encoded(changes, {}))
+
+
+def _encoded(changes: pa.Table, files: Mapping[str, int]) -> bytes:
+    """Content of `entries/<T>`: changes, and the sizes of the key files of T's new entries."""
+    schema = CHANGES.with_metadata({_KEY_FILES: json.dumps([*files.items()]).encode()})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, CHANGES) as stream:
-        stream.write_table(changes.cast(CHANGES))
-    storage.replace(f"{ENTRIES}/{instant}", bytes(sink.getvalue()))
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_table(changes.cast(schema))
+    return bytes(sink.getvalue())
 
 
 def apply_pending(index: ExternalIndex, instant: str, context: IndexContext) -> None:
@@ -175,15 +189,18 @@ def withdraw_entries(index: ExternalIndex, instant: str, context: IndexContext) 
     path = f"{ENTRIES}/{instant}"
     storage = context.storage
     if storage.exists(path) and not _is_completed(Timeline.load(storage), instant):
-        index.withdraw(keys_of_instant(storage, instant), instant, context)
+        index.withdraw(keys_of_files(storage, _key_files(storage, instant)), instant, context)
         storage.delete(path)
+        # Its key files go next: a power cut must not bring it back without them.
+        storage.sync()
 
 
 def rebuild(index: ExternalIndex, context: IndexContext, progress: Progress) -> int:
     """Rebuild all entries under the lease; how many. Until it ends, no entry is trusted."""
-    for status in context.storage.list(ENTRIES):
-        context.storage.delete(status.path)
     context.storage.replace(_REBUILD, b"")
+    for status in context.storage.list(ENTRIES):
+        if status.path != _REBUILD:
+            context.storage.delete(status.path)
     count = index.rebuild(context, progress)
     context.storage.delete(_REBUILD)
     return count
@@ -208,14 +225,29 @@ def recover_entries(index: ExternalIndex, context: IndexContext) -> None:
     """Bring the entries of dead writers up to date. Call it under the lease, before any undoing.
 
     Somebody else may have written since then: what the base files say decides.
+
+    Raises:
+        CorruptFileError: what a dead writer noted of its entries is damaged or gone. They could
+            count one day, so that no write goes on before all entries were made anew.
     """
     for instant in pending_entries(context.storage):
-        if _is_completed(Timeline.load(context.storage), instant):
-            changes = _changes(context.storage, instant)
-            index.change(_still_true(index, changes, context), context)
-            context.storage.delete(f"{ENTRIES}/{instant}")
-        else:
-            withdraw_entries(index, instant, context)
+        try:
+            _recover(index, instant, context)
+        except CorruptFileError as error:
+            if not error.name.startswith((f"{ENTRIES}/", f"{TEMP}/")):
+                raise
+            remedy = f"`keymark table index build {context.storage.root} {index.name}`"
+            detail = f"{error.detail}; {remedy} makes all entries of the index anew"
+            raise CorruptFileError(error.name, error.offset, detail) from error
+
+
+def _recover(index: ExternalIndex, instant: str, context: IndexContext) -> None:
+    if _is_completed(Timeline.load(context.storage), instant):
+        changes = _changes(context.storage, instant)
+        index.change(_still_true(index, changes, context), context)
+        context.storage.delete(f"{ENTRIES}/{instant}")
+    else:
+        withdraw_entries(index, instant, context)
 
 
 def located(index: Index, keys: pa.Array, context: IndexContext) -> pa.Table:
@@ -236,14 +268,29 @@ def located(index: Index, keys: pa.Array, context: IndexContext) -> pa.Table:
 
 
 def _changes(storage: Storage, instant: str) -> pa.Table:
+    return _pending(storage, instant).cast(CHANGES)
+
+
+def _key_files(storage: Storage, instant: str) -> list[tuple[str, int]]:
+    """Path and size of the key files that an instant's new entries came from."""
+    try:
+        named = json.loads((_pending(storage, instant).schema.metadata or {})[_KEY_FILES])
+        return [(str(path), int(size)) for path, size in named]
+    except (ValueError, KeyError, TypeError) as error:
+        path = f"{ENTRIES}/{instant}"
+        raise CorruptFileError(path, 0, f"it names no key files: {error}") from error
+
+
+def _pending(storage: Storage, instant: str) -> pa.Table:
+    """The content of `entries/<T>`."""
     path = f"{ENTRIES}/{instant}"
     data = storage.read(path)
-    if not data:
-        return CHANGES.empty_table()
     try:
-        return pa.ipc.open_stream(data).read_all().cast(CHANGES)
-    except (pa.ArrowInvalid, ValueError) as error:
+        found = pa.ipc.open_stream(data).read_all()
+        found.cast(CHANGES)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFileError(path, 0, f"no changes of entries: {error}") from error
+    return found
 
 
 def _is_completed(timeline: Timeline, instant: str) -> bool:

@@ -8,12 +8,13 @@ shards gets stretches of some size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from keymark.table.errors import CorruptFileError
 from keymark.table.layout.naming import TEMP
 from keymark.table.metadata.shard import split_by_shard
 from keymark.table.storage.storage import Storage
@@ -33,6 +34,11 @@ class KeyFile:
 
     path: str
     stretches: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        return sum(length for _, length in self.stretches)
 
     def read(self, storage: Storage, shard: int) -> pa.Table:
         """The keys of a shard with their file numbers."""
@@ -118,14 +124,30 @@ class KeySink:
         self._keys, self._bytes = [], 0
 
 
-def keys_of_instant(storage: Storage, instant: str) -> Iterator[pa.Array]:
-    """The keys in an instant's key files, stretch by stretch."""
-    for status in storage.walk(f"{TEMP}/{instant}/.keymark"):
-        if status.name.endswith(".keys"):
-            source = pa.BufferReader(storage.read(status.path))
-            while source.tell() < source.size():
+def keys_of_files(storage: Storage, files: Iterable[tuple[str, int]]) -> Iterator[pa.Array]:
+    """The keys in whole key files, stretch by stretch.
+
+    Args:
+        storage: the table's.
+        files: path and size in bytes of each.
+
+    Raises:
+        CorruptFileError: a file is gone, or is not as it was put.
+    """
+    for path, size in files:
+        try:
+            data = storage.read(path)
+        except FileNotFoundError as error:
+            raise CorruptFileError(path, 0, "a file of keys that is gone") from error
+        if len(data) != size:
+            raise CorruptFileError(path, len(data), f"a file of keys of {size} bytes")
+        source = pa.BufferReader(data)
+        try:
+            while source.tell() < size:
                 with pa.ipc.open_stream(source) as stream:
                     yield from (batch["key"] for batch in stream)
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise CorruptFileError(path, source.tell(), f"a file of keys: {error}") from error
 
 
 def stretches(keys: int) -> int:
