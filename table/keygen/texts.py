@@ -35,7 +35,7 @@ def to_text(column: pa.Array, field: str) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).cast(pa.string())
     if pa.types.is_decimal(kind):
-        return pa.array([_plain(value) for value in column.to_pylist()], pa.string())
+        return pa.array([_decimal_text(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_binary(kind):
         return pa.array([None if v is None else v.hex() for v in column.to_pylist()], pa.string())
     if (
@@ -48,5 +48,6 @@ def to_text(column: pa.Array, field: str) -> pa.Array:
     raise InputError(f"field {field} of type {kind} cannot be part of a key or partition path")
 
 
-def _plain(value: decimal.Decimal | None) -> str | None:
-    return None if value is None else format(value, "f")
+def _decimal_text(value: decimal.Decimal | None) -> str | None:
+    """As Java's BigDecimal.toString: with an exponent below a millionth, and of such zeros."""
+    return None if value is None else str(value)
