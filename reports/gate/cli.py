@@ -33,6 +33,12 @@ EXIT_CODES = {Verdict.PASS: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 
 _LONGEST_LIST = 40
 
+_Scenario = Annotated[str | None, typer.Option(help="what is measured of revisions; default: gate")]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="override a key of that scenario"),
+]
+
 
 def gate(
     base: Annotated[
@@ -53,15 +59,10 @@ def gate(
     candidate_engine: Annotated[
         str | None, typer.Option(help="... with the candidate's cells of this one")
     ] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="what is measured of revisions; default: gate")
-    ] = None,
+    scenario: _Scenario = None,
     kernels: Annotated[bool, typer.Option("--kernels", help="measure kernels only")] = False,
     bisect: Annotated[bool, typer.Option("--bisect", help="find the first worse revision")] = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="override a key of that scenario"),
-    ] = None,
+    set_: _Set = None,
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark master, of both revisions")
     ] = None,
@@ -88,9 +89,8 @@ def gate(
         when_quiet=when_quiet,
         resume=resume,
     )
-    of_revisions = {"--scenario": scenario, "--set": set_, "--out": out}
     _refuse_mismatched(given, asked, out, bisects=bisect, master=master)
-    _refuse_unused(given, of_revisions)
+    _refuse_unused(given, {"--scenario": scenario, "--set": set_, "--out": out})
     if bisect:
         asked = replace(asked, resume=False)
         asking = Asking(asked, demanded, str(policy), Path(out) if out else None)

@@ -137,8 +137,11 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
         inputs: with their ranges.
 
     Raises:
-        ReportError: an index is asked for that the calibration does not know.
+        ReportError: an index is asked for that the calibration does not know, or something of a
+            merge-on-read table that needs whole writes.
     """
+    if wish.merge_on_read:
+        _refuse_whole_writes(wish, inputs)
     candidates = _candidates(calibration, wish)
     at, shards = laid_out(calibration, wish.at)
     found = predictions(calibration, at)
@@ -166,6 +169,15 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
         outside=beyond(calibration.ranges, at),
         regrets=over,
     )
+
+
+def _refuse_whole_writes(wish: PlanRequest, inputs: Inputs | None) -> None:
+    """Refuse a cost, and ranges, whose regret is a share of a write: none is predicted whole."""
+    if wish.bill is not None:
+        raise ReportError("--merge-on-read has no cost: whole writes are not predicted")
+    ranges = [name for name, span in inputs.spans.items() if not span.is_single] if inputs else []
+    if ranges:
+        raise ReportError(f"--merge-on-read takes no range: give one number for {ranges[0]}")
 
 
 def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:

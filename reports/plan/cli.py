@@ -65,8 +65,7 @@ def plan(
     task = _Task(predict, score or (), predictions, constants=constants, as_json=as_json)
     if task.do(known, save) or (save is not None and None in (records, batch)):
         return
-    if records is None or batch is None:
-        raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
+    records, batch = _needed(records, batch)
     ranges = {
         "records": records,
         "batch": batch,
@@ -86,8 +85,6 @@ def plan(
         local_bytes=local_bytes,
         broadcast_bytes=broadcast_bytes,
     )
-    if merge_on_read:
-        _refuse_whole_writes(inputs, machine, prices)
     wish = PlanRequest(
         at=inputs.workload(inputs.middle),
         executors=round(executors.middle),
@@ -97,8 +94,7 @@ def plan(
         indexes=tuple(index or ()),
         bill=_bill(prices, machine, writes_per_day),
     )
-    chosen = engine is None and not calibration_ and known.engine != NATIVE
-    also = answer.plan(calibration.load(), wish, inputs) if chosen else None
+    also = _own(known, wish, inputs) if engine is None and not calibration_ else None
     _tell(answer.plan(known, wish, inputs), also, html, as_json=as_json)
 
 
@@ -155,17 +151,15 @@ def _bill(
     return None
 
 
-def _refuse_whole_writes(inputs: Inputs, machine: Machine | None, prices: Path | None) -> None:
-    """Refuse what needs the time of a whole write, which no merge-on-read table has here.
+def _own(known: Calibration, wish: PlanRequest, inputs: Inputs) -> answer.Plan | None:
+    """The answer for Keymark's own engine, to stand beside that of another one."""
+    return None if known.engine == NATIVE else answer.plan(calibration.load(), wish, inputs)
 
-    Raises:
-        ReportError: a cost is asked for, or an input is a range: its regret is a share of a write.
-    """
-    if machine is not None or prices is not None:
-        raise ReportError("--merge-on-read has no cost: whole writes are not predicted")
-    ranges = [name for name, span in inputs.spans.items() if not span.is_single]
-    if ranges:
-        raise ReportError(f"--merge-on-read takes no range: give one number for {ranges[0]}")
+
+def _needed(records: Span | None, batch: Span | None) -> tuple[Span, Span]:
+    if records is None or batch is None:
+        raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
+    return records, batch
 
 
 def _tell(made: answer.Plan, also: answer.Plan | None, html: Path | None, *, as_json: bool) -> None:

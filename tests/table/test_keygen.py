@@ -89,11 +89,11 @@ def test_keys_and_paths_are_those_that_hudi_generated(hudi, name):
         (Decimal("-0.000001"), pa.decimal128(10, 6), "-0.000001"),
         (Decimal("1E+3"), pa.decimal128(10, 0), "1000"),
         # As Hudi 0.15.0 and 1.2.0 write them, by bulk insert and by upsert.
-        (Decimal("0"), pa.decimal128(38, 18), "0E-18"),
+        (Decimal(0), pa.decimal128(38, 18), "0E-18"),
         (Decimal("1.5"), pa.decimal128(38, 18), "1.500000000000000000"),
         (Decimal("1E-18"), pa.decimal128(38, 18), "1E-18"),
         (Decimal("0.0000001"), pa.decimal128(10, 7), "1E-7"),
-        (Decimal("0"), pa.decimal128(10, 7), "0E-7"),
+        (Decimal(0), pa.decimal128(10, 7), "0E-7"),
         (Decimal("-0.0000015"), pa.decimal128(10, 7), "-0.0000015"),
         (dt.date(2024, 3, 4), pa.date32(), "2024-03-04"),
         (1709528767123456, pa.timestamp("us"), "1709528767123456"),
