@@ -106,19 +106,23 @@ def _add(groups: Groups, partition: str, name: str, path: str, size: int) -> Non
 
 
 def latest(
-    group: FileGroup, visible: Callable[[str], bool], log_visible: Callable[[str], bool]
+    group: FileGroup,
+    visible: Callable[[str], bool],
+    log_visible: Callable[[str], bool] | None = None,
 ) -> Slice | None:
     """The latest slice of a group; None where no write of it was completed.
 
     Args:
         group: its files.
         visible: whether the write of an instant was completed.
-        log_visible: whether log files of an instant count.
+        log_visible: as `slices` has it.
     """
     bases = sorted((f for f in group.bases if visible(f.instant)), key=lambda f: f.instant)
     newest = bases[-1] if bases else None
     since = newest.instant if newest else ""
-    logs = [log for log in group.logs if log.instant >= since and log_visible(log.instant)]
+    logs = [log for log in group.logs if log.instant >= since]
+    if log_visible is not None:
+        logs = [log for log in logs if log_visible(log.instant)]
     if newest is None and not logs:
         return None
     replaced = zip(bases[:-1], (after.instant for after in bases[1:]), strict=True)
@@ -127,15 +131,11 @@ def latest(
     return Slice(base=newest, logs=tuple(logs), old=tuple(old))
 
 
-def _always(_instant: str) -> bool:
-    return True
-
-
 def slices(
     groups: Groups,
     visible: Callable[[str], bool],
     replaced: Iterable[tuple[str, str]] = (),
-    log_visible: Callable[[str], bool] = _always,
+    log_visible: Callable[[str], bool] | None = None,
 ) -> Iterator[tuple[tuple[str, str], Slice]]:
     """Partition path and file id of each live file group, with its latest slice.
 
@@ -143,8 +143,8 @@ def slices(
         groups: of a table.
         visible: whether the write of an instant was completed.
         replaced: groups that a replacecommit took out.
-        log_visible: whether log files of an instant count; where they have that of their base file,
-            their name does not tell.
+        log_visible: whether the write of a log file's instant was completed; None for all log
+            files, where they have the instant of their base file.
     """
     gone = frozenset(replaced)
     for place, group in groups.items():

@@ -92,7 +92,7 @@ def read_snapshot(storage: Storage, problems: list[str], *, commits: int | None 
         place for each in (*replacements.values(), *read.values()) for place in each.replaced
     }
     # Before version 8 log files have the instant of their base file, whichever write made them.
-    own_logs = {"log_visible": visible} if version >= _FIRST_OWN_TIMELINE else {}
+    log_visible = visible if version >= _FIRST_OWN_TIMELINE else None
     return Snapshot(
         properties=properties,
         version=version,
@@ -100,7 +100,7 @@ def read_snapshot(storage: Storage, problems: list[str], *, commits: int | None 
         instants=known,
         commits=read,
         replacements=replacements,
-        slices=dict(slices(listing.groups, visible, replaced, **own_logs)),
+        slices=dict(slices(listing.groups, visible, replaced, log_visible)),
     )
 
 
