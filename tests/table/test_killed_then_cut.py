@@ -37,19 +37,6 @@ def storage(tmp_path):
     return LocalStorage.at(tmp_path / "t", create=True)
 
 
-@pytest.fixture
-def synced(monkeypatch):
-    """The names of files and folders that are synced, in order."""
-    names, sync = [], os.fsync
-
-    def noted(fd):
-        names.append(Path(f"/proc/self/fd/{fd}").readlink().name)
-        sync(fd)
-
-    monkeypatch.setattr("os.fsync", noted)
-    return names
-
-
 @contextlib.contextmanager
 def watched(root):
     """What is on the disk while a process works on a table."""

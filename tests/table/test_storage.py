@@ -274,19 +274,6 @@ def test_puts_of_a_holder_fail_once_another_has_swept(storage):
     assert _paths(storage) == ["p/a"]
 
 
-@pytest.fixture
-def synced(monkeypatch):
-    """The names of files and folders that are synced, in order."""
-    names, sync = [], os.fsync
-
-    def noted(fd):
-        names.append(Path(f"/proc/self/fd/{fd}").readlink().name)
-        sync(fd)
-
-    monkeypatch.setattr("os.fsync", noted)
-    return names
-
-
 def test_what_was_put_is_synced_before_the_file_that_makes_it_visible(storage, synced):
     storage.put("p/a", b"x")
     storage.put("p/b", b"x")
