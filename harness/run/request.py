@@ -138,8 +138,8 @@ def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder,
     names = [name for step in steps for name in step.measured]
     samples = folder.samples()
     done, torn = complete_trials(samples, steps), unfinished(samples)
-    # A load that was measured is done; where it failed when it was taken again, for its table, that
-    # is no number of it.
+    # A load that was measured once stays. A later try to get its table back may have failed: the
+    # sample of that failure goes.
     folder.keep_only(
         lambda sample: (
             sample.verified and TrialKey.of_sample(sample, names) in done and not torn(sample)

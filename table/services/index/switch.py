@@ -165,7 +165,7 @@ class Switcher:
         files = len(state.snapshot.files)
         steps = [f"read the keys of {files} base files, and refuse if one is in two rows"]
         if RECORD_INDEX in state.config.metadata_partitions:
-            # The delete of one row of a key took its entry away, whatever other rows it had.
+            # With an index of each partition, deleting one row of a key deletes its entry.
             steps.append("build the record index anew: it may lack keys that were in two rows")
         return steps
 
