@@ -67,8 +67,11 @@ class Dataset(Protocol):
         present: int,
         absent: int,
         deleted: bool,
+        loaded: bool = False,
     ) -> pa.Table:
         """Key columns and `expect_present`: keys that the state has, then keys that it lacks.
+
+        Where `loaded`, the load has brought all that the state has.
 
         Where `deleted`, up to half of the absent keys are deleted ones. Keys are distinct; when the
         state has fewer than `present` rows, all of them come.

@@ -181,13 +181,14 @@ class GeneratedDataset:
         step = chunk_rows(self.spec)
         return ((first, min(first + step, stop)) for first in range(start, stop, step))
 
-    def sample_keys(
+    def sample_keys(  # noqa: PLR0913  what a sample is of, by name
         self,
         round: int,  # noqa: A002
         *,
         present: int,
         absent: int,
         deleted: bool,
+        loaded: bool = False,
         moved: int = 0,
     ) -> pa.Table:
         """Key columns and `expect_present`; see `Dataset.sample_keys`.
@@ -196,8 +197,10 @@ class GeneratedDataset:
         """
         state = self.stream.after(round, deleted=deleted)
         gone_off = self.stream.moved_last(round, min(moved, present))
-        count = min(present, state.live)
-        order = Permutation(max(1, state.live), derive(self.spec.seed, "sample", round))
+        # Rows go in the order of their places, and those of the load have the first ones.
+        most = max(0, self.spec.rows - state.deleted) if loaded else state.live
+        count = min(present, most)
+        order = Permutation(max(1, most), derive(self.spec.seed, "sample", round))
         places = order.apply(np.arange(count, dtype=np.int64)) + state.deleted
         live = self.stream.numbers(places)
         live = np.concatenate([gone_off, live[~np.isin(live, gone_off)]])[: len(live)]

@@ -158,6 +158,7 @@ class SourceDataset:
         present: int,
         absent: int,
         deleted: bool,
+        loaded: bool = False,
     ) -> pa.Table:
         """Key columns and `expect_present`; see `Dataset.sample_keys`.
 
@@ -169,6 +170,8 @@ class SourceDataset:
         live = np.delete(live, gone)
         is_alone = (model.key > 0) | self._alone[model.origin]
         live, gone = live[is_alone[live]], gone[is_alone[gone]]
+        if loaded:
+            live = live[model.key[live] == 0]
         count = min(present, len(live))
         if count:
             order = Permutation(len(live), derive(self._seed, "sample", round))

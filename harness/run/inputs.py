@@ -33,6 +33,8 @@ from keymark.indexes.installed import measured_specs
 
 SOURCE_CHANGE = 4
 """Divisor of a source's rows: no kind of change in a batch is greater than that share."""
+# Repetitions have point queries of different keys, up to that many.
+_POINT_KEYS = 100
 
 
 class SparkInputs:
@@ -186,9 +188,16 @@ class SparkInputs:
         return self._model_keys
 
     def point_key(self, repetition: int, /) -> str:
-        """A key that is in the table, another for each repetition."""
-        present = self._keys.filter(self._keys.column("expect_present")).column("record_key")
-        return str(present[repetition % len(present)].as_py())
+        """A key that is in the table from the load to the end, another for each repetition."""
+        return str(self._point_keys[repetition % len(self._point_keys)].as_py())
+
+    @cached_property
+    def _point_keys(self) -> pa.ChunkedArray:
+        # Where deletes have taken all that was loaded, no key is there all the time.
+        found = self._sampled(_POINT_KEYS, 0, loaded=True)
+        if not len(found):
+            found = self._sampled(_POINT_KEYS, 0)
+        return found["record_key"]
 
     @cached_property
     def _keys(self) -> pa.Table:
@@ -201,7 +210,7 @@ class SparkInputs:
         most = max(self._workload.model_keys, default=0)
         return self._sampled(most, most)
 
-    def _sampled(self, present: int, absent: int) -> pa.Table:
+    def _sampled(self, present: int, absent: int, *, loaded: bool = False) -> pa.Table:
         work = self._workload
         # A sample may hold rows that were deleted by choice: as many more are taken.
         is_after = work.delete is True  # the lookups are after the delete
@@ -211,6 +220,7 @@ class SparkInputs:
             present=present + chosen,
             absent=absent,
             deleted=work.delete is True and not work.delete_latest,
+            loaded=loaded,
         )
         keys = encode_keys(sampled.select(list(self.dataset.record_key)))
         found = pa.table({"record_key": keys, "expect_present": sampled["expect_present"]})

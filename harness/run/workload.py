@@ -346,9 +346,7 @@ def _read(run: StepRun, key: str) -> tuple[Values, list[Mapping[str, Any]]]:
 
 def _column_query(run: StepRun) -> tuple[Values, str | None]:
     """Read the rows that have a column's value in common with the row of the point query's key."""
-    key, column = run.inputs.point_key(run.trial.repetition), run.step.column
-    (asked,) = independent.find(run.files(), key, [column])
-    value = asked[column]
+    column, value = run.step.column, _value_of_point(run)
     columns = _checked_columns(run)
     values, found = _queried(run, f"{named(column)} = {_literal(value)}")
     expected = independent.matching(run.files(), column, value, columns)
@@ -357,9 +355,7 @@ def _column_query(run: StepRun) -> tuple[Values, str | None]:
 
 def _range_query(run: StepRun) -> tuple[Values, str | None]:
     """Read the rows whose value of a column is near, and not below, that of the point query's."""
-    key, column = run.inputs.point_key(run.trial.repetition), run.step.column
-    (asked,) = independent.find(run.files(), key, [column])
-    low = asked[column]
+    column, low = run.step.column, _value_of_point(run)
     if not isinstance(low, int | float):
         raise CellError(f"workload.range_query: {column} is {low!r} in a row, which is no number")
     high, name = low + run.step.width, named(column)
@@ -367,6 +363,15 @@ def _range_query(run: StepRun) -> tuple[Values, str | None]:
     values, found = _queried(run, f"{name} >= {low!r} AND {name} < {high!r}")
     expected = independent.between(run.files(), column, (low, high), columns)
     return values, verify.query_mistake([row.asDict() for row in found], expected, columns)
+
+
+def _value_of_point(run: StepRun) -> Any:
+    """What the row of the point query's key has in the column of a query."""
+    key = run.inputs.point_key(run.trial.repetition)
+    found = independent.find(run.files(), key, [run.step.column])
+    if len(found) != 1:
+        raise CellError(f"{run.step.name}: key {key!r} is in {len(found)} rows, not in one")
+    return found[0][run.step.column]
 
 
 def _queried(run: StepRun, where: str) -> tuple[Values, list[Any]]:

@@ -88,6 +88,21 @@ def check_sample(dataset, round_, model):
     assert len(keys) == sum(present) + 10 == len({tuple(row.values()) for row in keys.to_pylist()})
 
 
+def test_a_sample_of_loaded_rows_is_there_all_the_time():
+    dataset = small(rows=30, updates=10, inserts=40, deletes=5, delete_every=2)
+    sampled = dataset.sample_keys(6, present=50, absent=4, deleted=True, loaded=True)
+    keys = [tuple(row.values()) for row in sampled.drop(["expect_present"]).to_pylist()]
+    assert sampled["expect_present"].to_pylist() == [True] * 15 + [False] * 4
+    wanted = set(keys[:15])
+    model = TableModel(arrow_load(dataset), dataset.record_key, dataset.ordering)
+    for round_ in range(1, 7):
+        assert wanted <= model.rows.keys()
+        model.upsert(arrow_batch(dataset, round_))
+        if round_ % 2 == 0:
+            model.delete(arrow_deletes(dataset, round_))
+    assert wanted <= model.rows.keys()
+
+
 @pytest.mark.parametrize("name", built_in_names())
 def test_truth_of_every_dataset_equals_brute_force(name):
     settings = {"rows": 150, "updates": 20, "inserts": 10, "deletes": 4, "delete_every": 1}

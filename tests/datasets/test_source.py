@@ -112,6 +112,12 @@ def test_a_key_in_two_partitions_is_changed_in_each_and_never_asked_for():
         assert [held[key] for key in sample["id"].to_pylist()] == [1] * 20 + [0] * 8
 
 
+def test_a_sample_of_loaded_rows_has_none_of_the_batches():
+    dataset = make(source_rows(), inserts=20)
+    sampled = dataset.sample_keys(3, present=100, absent=0, deleted=False, loaded=True)
+    assert sorted(sampled["id"].to_pylist()) == sorted(source_rows()["id"].to_pylist())
+
+
 def test_new_text_keys_get_a_suffix_that_is_not_taken():
     taken = source_rows(id=[f"key-{number}-k{number}" for number in range(40)])
     model = check(make(taken))
