@@ -53,10 +53,13 @@ def check_size(
     most = max(MOST_BYTES, MOST_RATIO * source.size)
     total = 0
     doubtful: list[str] = []
+    schema = metadata.schema
     for place in column_chunks(metadata, columns, groups):
         chunk = place.metadata
         total += chunk.num_values * _TEXT_BYTES.get(chunk.physical_type, _OFFSET_BYTES)
-        if not chunk.physical_type.endswith("BYTE_ARRAY"):
+        if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
+            total += chunk.num_values * schema.column(place.number % len(schema)).length
+        if chunk.physical_type != "BYTE_ARRAY":
             continue
         texts = _of_dictionary(source, chunk, most)
         # Of texts in lists and structs nothing more exact can be found.

@@ -95,6 +95,17 @@ def test_a_long_run_is_refused():
         read(pa.nulls(80_000_000, pa.int32()).fill_null(0))
 
 
+def test_many_values_of_a_fixed_length_are_refused():
+    """The schema says how long each is: in a dictionary stand no lengths."""
+    part = pa.table({"v": pa.array([b"\0" * 1_024] * 32_768, pa.binary(1_024))})
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, part.schema, compression="gzip") as file:
+        for _ in range(9):
+            file.write_table(part)
+    with pytest.raises(CorruptFileError, match="would become 304,349,184 in memory"):
+        read_base_file(BytesReader(name="a.parquet", data=sink.getvalue()))
+
+
 def test_long_texts_in_lists_are_refused():
     with pytest.raises(CorruptFileError, match="would become"):
         read(pa.array([["x" * 65_536]] * 20_000))
