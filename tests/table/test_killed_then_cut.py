@@ -18,7 +18,8 @@ from table_cases import begin_reshard, create, rows
 
 from keymark import Table
 from keymark.table.errors import StorageError
-from keymark.table.layout.naming import TEMP
+from keymark.table.layout.naming import METADATA, TEMP
+from keymark.table.metadata.partitions import RECORD_INDEX, file_id
 from keymark.table.metadata.writer import put_again
 from keymark.table.storage import durability
 from keymark.table.storage.local_storage import LocalStorage
@@ -82,6 +83,65 @@ def test_a_build_goes_on_with_shards_of_a_killed_process(tmp_path, another_proce
         build(LocalStorage.at(tmp_path / "t"))
     assert Table.open(str(tmp_path / "t")).check().keys == 12
     check_after_cuts(disk, tmp_path)
+
+
+def test_the_file_of_a_shard_lasts_before_its_note(tmp_path):
+    """Who finds the note builds nothing, and a power cut may leave a file of zeros."""
+    scheduled(tmp_path / "t")
+    with watched(tmp_path / "t") as disk:
+        storage = FaultStorage(LocalStorage.at(tmp_path / "t"), DEAD, at=10**6)
+        noted = []
+
+        def note(path, data, put=storage.put):
+            if "/shard-" in path:
+                noted.append((disk.copy(), path))
+            put(path, data)
+
+        storage.put = note
+        build(storage)
+    built = {path.name.partition("_")[0] for path in tmp_path.rglob(f"{RECORD_INDEX}/*.hfile")}
+    assert len(built) > 2
+    for then, path in noted:
+        name = file_id(RECORD_INDEX, int(path[-10:-5]))
+        listed = then.entries[f"/{METADATA}/{RECORD_INDEX}"]
+        lasting = {each.partition("_")[0] for each in listed if listed[each] in then.synced}
+        assert name in lasting or name not in built
+
+
+@pytest.mark.parametrize("scheduling", [True, False])
+def test_a_build_begins_anew_after_a_power_cut(tmp_path, another_process, scheduling):
+    """Files of the attempt before may be gone, empty, cut or full of zeros."""
+
+    def make(root):
+        create(root, index="global_simple").insert(rows(range(12)))
+        if scheduling:
+            Table.open(str(root)).schedule_index("record_index")
+
+    def build_it(storage):
+        if scheduling:
+            build(storage)
+        else:
+            Table(storage).build_index("record_index")
+
+    make(tmp_path / "other")
+    whole = FaultStorage(LocalStorage.at(tmp_path / "other"))
+    build_it(whole)
+    calls = [
+        n for n, call in enumerate(whole.log, 1) if call.startswith("put") and "/plan.json" in call
+    ]
+    make(tmp_path / "t")
+    another_process()
+    with watched(tmp_path / "t") as disk:
+        dying = FaultStorage(LocalStorage.at(tmp_path / "t"), DEAD, at=calls[-1] + 1)
+        with pytest.raises(Killed):
+            build_it(dying)
+    for seed in range(2 * CUTS):
+        root = tmp_path / f"cut{seed}"
+        disk.cut(str(root), random.Random(seed))
+        another_process()
+        build_it(LocalStorage.at(root))
+        checked = Table.open(str(root)).check()
+        assert (checked.ok, checked.keys) == (True, 12), (seed, checked)
 
 
 def test_a_resharding_goes_on_with_classes_of_a_killed_process(tmp_path, another_process):

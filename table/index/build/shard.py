@@ -126,6 +126,8 @@ def build_shard(task: ShardTask) -> ShardDone:
         if repeated:
             return ShardDone(repeated=repeated)
         done = _verify(task, digest)
+        # Who finds the note of a shard does not build it again, so its base file lasts before it.
+        task.storage.sync()
     put_once(task.storage, task.record, json.dumps(asdict(done)).encode())
     return done
 
@@ -136,14 +138,10 @@ def _known(task: ShardTask) -> ShardDone | None:
         with decoding_build_file(task.record):
             done = ShardDone(**json.loads(data))
         if done.size and task.storage.open(task.path).size != done.size:
-            # A power cut took its end.
             task.storage.delete(task.path)
             return None
     except FileNotFoundError:
         return None
-    if done.size:
-        # The process that put it may have died before it was synced.
-        task.storage.keep(task.path)
     return done
 
 
@@ -179,7 +177,11 @@ def _verify(task: ShardTask, expected: Digest) -> ShardDone:
         return entries_digest(HFileReader(source).cells(part, task.threads), task.path)
 
     parts = range(task.threads)
-    found = total(LocalRunner(task.threads).run(read, parts, weights=[1] * len(parts)))
+    try:
+        found = total(LocalRunner(task.threads).run(read, parts, weights=[1] * len(parts)))
+    except CorruptFileError:
+        task.storage.delete(task.path)
+        raise
     if found != expected:
         task.storage.delete(task.path)
         raise CorruptFileError(

@@ -24,7 +24,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from keymark.indexes.installed import specs
-from keymark.table.errors import CorruptFileError, InputError, InvalidOptionError, TableError
+from keymark.table.errors import (
+    CorruptFileError,
+    InputError,
+    InvalidOptionError,
+    MissingFileError,
+    TableError,
+)
 from keymark.table.index.build.bloom_filters import build_bloom_filters
 from keymark.table.index.build.column_stats import build_column_stats
 from keymark.table.index.build.footers import GroupSizing, count_rows, estimate_groups
@@ -363,12 +369,15 @@ class Indexer:
     def _put_files(self, target: BuildTarget, schema: pa.Schema) -> Built:
         """Put the base files of a partition; `schema` is for column_stats.
 
-        A damaged file of the build itself, as a power cut leaves it, costs what the build has done.
+        Where a file that an earlier attempt put is damaged or gone, as after a power cut, all is
+        built anew.
         """
         try:
             return self._try_files(target, schema)
-        except CorruptFileError as error:
-            if not error.name.startswith(f"{target.folder}/"):
+        except (CorruptFileError, MissingFileError) as error:
+            # Both errors begin with the file's path.
+            ours = (f"{target.folder}/", f"{target.place}/{target.partition}/")
+            if not str(error).startswith(ours):
                 raise
         self.storage.delete_tree(target.folder)
         return self._try_files(target, schema)
