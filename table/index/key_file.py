@@ -2,12 +2,14 @@
 
 A task of a bulk insert writes such a file whenever it has enough keys: for each shard an Arrow
 IPC stream of (key, file number of the task), one behind the other. A shard's task reads its
-stretch of every file. The files lie among the instant's markers and go with them. An index without
-shards gets stretches of some size.
+stretch of every file. The files lie among the instant's markers and go with them. Each has a name
+of its own, since Spark may run a task again whose files are there. An index without shards gets
+stretches of some size.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -49,9 +51,7 @@ class KeyFile:
         return pa.ipc.open_stream(data).read_all()
 
 
-def write_key_file(
-    storage: Storage, instant: str, name: str, *, entries: pa.Table, shards: int
-) -> KeyFile:
+def write_key_file(storage: Storage, instant: str, entries: pa.Table, shards: int) -> KeyFile:
     """Put a task's keys, each with the number of the file that holds it (key, file)."""
     parts: list[bytes] = []
     stretches: list[tuple[int, int]] = []
@@ -61,7 +61,7 @@ def write_key_file(
         parts.append(part)
         stretches.append((offset, len(part)))
         offset += len(part)
-    path = f"{TEMP}/{instant}/.keymark/{name}.keys"
+    path = f"{TEMP}/{instant}/.keymark/{uuid.uuid4().hex}.keys"
     storage.put(path, b"".join(parts))
     return KeyFile(path, tuple(stretches))
 
@@ -75,14 +75,12 @@ class KeySink:
     Attributes:
         storage: where the files go.
         instant: among whose markers.
-        name: of the first file; the others count on from it.
         shards: of the index; 0 for an index without shards.
         memory: bytes that the task may hold.
     """
 
     storage: Storage
     instant: str
-    name: str
     shards: int
     memory: int
     _keys: list[tuple[pa.Array, int]] = field(default_factory=list)
@@ -112,15 +110,9 @@ class KeySink:
             np.array([number for _, number in self._keys], np.int32),
             [len(keys) for keys, _ in self._keys],
         )
-        self._files.append(
-            write_key_file(
-                self.storage,
-                self.instant,
-                f"{self.name}-{len(self._files)}" if self._files else self.name,
-                entries=pa.table({"key": keys, "file": files}),
-                shards=self.shards or stretches(len(files)),
-            )
-        )
+        entries = pa.table({"key": keys, "file": files})
+        shards = self.shards or stretches(len(files))
+        self._files.append(write_key_file(self.storage, self.instant, entries, shards))
         self._keys, self._bytes = [], 0
 
 

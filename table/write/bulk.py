@@ -300,7 +300,6 @@ class _Files:
             self._keys = KeySink(
                 storage=task.target.storage,
                 instant=task.target.instant,
-                name=name,
                 shards=task.shards,
                 memory=task.memory,
             )

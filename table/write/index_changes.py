@@ -61,13 +61,8 @@ class KeyChanges:
         """Put the keys into one key file."""
         if not len(self.keys):
             return EntryChanges((), self.deletes)
-        keys = write_key_file(
-            storage,
-            instant,
-            "batch",
-            entries=pa.table({"key": self.keys, "file": pa.array(self.codes, pa.int32())}),
-            shards=stretches(len(self.keys)),
-        )
+        entries = pa.table({"key": self.keys, "file": pa.array(self.codes, pa.int32())})
+        keys = write_key_file(storage, instant, entries, stretches(len(self.keys)))
         return EntryChanges((KeyPart(keys, tuple(self.locations)),), self.deletes)
 
 

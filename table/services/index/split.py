@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keymark.table.errors import CorruptFileError
+from keymark.table.errors import CorruptFileError, FileTakenError
 from keymark.table.format.hashes.digest import Digest, Pieces, digest_pairs, total
 from keymark.table.format.hashes.hashing import shards, string_buffers
 from keymark.table.format.hfile.reader import HFileReader
@@ -151,8 +151,19 @@ class MoveTask:
 
 
 def move(task: MoveTask) -> None:
-    """Move a file to where it belongs."""
-    task.storage.move(task.source, task.target)
+    """Move a file to where it belongs, unless a task whose answer was lost has done it."""
+    storage = task.storage
+    try:
+        storage.move(task.source, task.target)
+    except FileTakenError:
+        storage.delete(task.source)
+    except FileNotFoundError:
+        if not storage.exists(task.target):
+            raise
+    else:
+        return
+    # The process of that task may have died before its folder was synced.
+    storage.keep(task.target)
 
 
 def _differing(target: BuildTarget, detail: str) -> CorruptFileError:

@@ -10,7 +10,6 @@ its files with them: all keys of the snapshot are put by shard, and the shards' 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,8 +66,6 @@ def spill_held(work: HeldTask) -> tuple[KeyFile, ...]:
     sink = KeySink(
         storage=work.storage,
         instant=work.instant,
-        # Spark may run a task again whose key files are there.
-        name=f"held-{uuid.uuid4().hex}",
         shards=work.shards,
         memory=work.memory,
     )
@@ -149,9 +146,7 @@ def with_held(changes: KeyChanges, search: HeldSearch, runner: TaskRunner) -> Ke
         return changes
     storage = search.state.storage
     entries = pa.table({"key": deletes, "file": pa.array(np.zeros(len(deletes), np.int32))})
-    wanted = write_key_file(
-        storage, search.instant, "gone", entries=entries, shards=stretches(len(deletes))
-    )
+    wanted = write_key_file(storage, search.instant, entries, stretches(len(deletes)))
     found = []
     for file in search.run((wanted,), runner):
         for number in range(len(file.stretches)):

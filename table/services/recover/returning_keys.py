@@ -63,11 +63,10 @@ class GroupReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnTask:
-    """File groups whose keys one task compares; `number` tells its files from those of others."""
+    """File groups whose keys one task compares."""
 
     storage: Storage
     instant: str
-    number: int
     groups: tuple[GroupReturn, ...]
     stored: StoredKeys
     shards: int
@@ -84,7 +83,7 @@ class Returned:
 
 def spill_returns(work: ReturnTask) -> Returned:
     """Put the keys that differ between the two slices of some file groups; a task for a runner."""
-    gone, back = _key_sink(work, "gone"), _key_sink(work, "back")
+    gone, back = _key_sink(work), _key_sink(work)
     for group in work.groups:
         came, went = key_changes(work.storage, group.now, group.then, work.stored)
         back.add(came, group.place)
@@ -92,13 +91,9 @@ def spill_returns(work: ReturnTask) -> Returned:
     return Returned(gone.close(), back.close())
 
 
-def _key_sink(work: ReturnTask, kind: str) -> KeySink:
+def _key_sink(work: ReturnTask) -> KeySink:
     return KeySink(
-        storage=work.storage,
-        instant=work.instant,
-        name=f"{kind}-{work.number}",
-        shards=work.shards,
-        memory=work.memory,
+        storage=work.storage, instant=work.instant, shards=work.shards, memory=work.memory
     )
 
 
@@ -195,13 +190,12 @@ def log_returns(
         ReturnTask(
             storage=state.storage,
             instant=delta.instant,
-            number=number,
             groups=tuple(members),
             stored=StoredKeys.of(state.config),
             shards=shards,
             memory=memory,
         )
-        for number, members in enumerate(_packed(groups))
+        for members in _packed(groups)
     ]
     weights = [sum(map(_size, work.groups)) for work in works]
     found = runner.run(spill_returns, works, weights=weights)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -140,7 +139,7 @@ def write_groups(
 
 def write_pack(work: PackWork) -> PackResult:
     """Write file groups; a task that a runner distributes."""
-    puts, deletes = _key_sink(work, "put"), _key_sink(work, "gone")
+    puts, deletes = _key_sink(work), _key_sink(work)
     results, counts = [], np.zeros(4, np.int64)
     for place, (number, group) in enumerate(zip(work.numbers, work.groups, strict=True)):
         batch, ops, named = _rows_of(work, group)
@@ -179,12 +178,10 @@ def write_pack(work: PackWork) -> PackResult:
     )
 
 
-def _key_sink(work: PackWork, kind: str) -> KeySink:
-    """Two attempts at a pack leave key files of different names."""
+def _key_sink(work: PackWork) -> KeySink:
     return KeySink(
         storage=work.target.storage,
         instant=work.target.instant,
-        name=f"{kind}-{uuid.uuid4().hex}",
         shards=work.shards,
         memory=work.memory // 2,
     )

@@ -30,10 +30,10 @@ def build(storage: LocalStorage, count: int, memory: int, instant: str) -> Shard
     """A shard of so many keys in key files that are on storage."""
     random = np.random.default_rng(3)
     stretches = []
-    for part in range(count // _PART):
+    for _ in range(count // _PART):
         texts = [str(uuid.UUID(bytes=random.bytes(16))) for _ in range(_PART)]
         entries = pa.table({"key": texts, "file": pa.array(np.zeros(_PART, np.int32))})
-        file = write_key_file(storage, instant, f"part{part}", entries=entries, shards=1)
+        file = write_key_file(storage, instant, entries, shards=1)
         stretches.append(KeyStretch(storage, file, 0, 0))
     place = FileSlice(
         file_id=file_id("record_index", 0),

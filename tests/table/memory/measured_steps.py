@@ -154,7 +154,7 @@ def returning(case: Case) -> int:
     stretches = []
     for number in range(len(files)):
         entries = pa.table({"key": texts(number), "file": pa.array([number] * FILE_KEYS, "int32")})
-        kept = write_key_file(case.storage, LATER, f"back{number}", entries=entries, shards=1)
+        kept = write_key_file(case.storage, LATER, entries, shards=1)
         stretches.append(KeyStretch(case.storage, kept, 0, 0))
     values = encode_locations(["p"] * len(files), [f.file_id for f in files], [0] * len(files))
     nothing = pa.array([], pa.string())
