@@ -220,10 +220,15 @@ class Lease:
         self.settled = True
 
     def renew(self) -> None:
-        """Store that the lease holds for another while."""
-        until = self._next_end()
-        self.storage.replace(until_path(self.number), str(until).encode())
-        self.tenure.until = until
+        """Store that the lease holds for another while.
+
+        Whoever read the former end after it had passed may make the next number all the same. So a
+        renewal that comes too late does not spare the holder its questions.
+        """
+        number, until = self.number, self._next_end()
+        self.storage.replace(until_path(number), str(until).encode())
+        if number == self.number and self.clock.millis() < self.tenure.until:
+            self.tenure.until = until
 
     def release(self, storage: Storage) -> None:
         """Let the next one have the table, unless a successor must finish what this one began.

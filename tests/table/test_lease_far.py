@@ -7,9 +7,11 @@ of a publication and go on after a successor came.
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import obstore
 import pytest
 from faults import DEAD, FROZEN, FULL, FaultStorage, Killed
 from table_cases import create, data_rows, rows
@@ -20,6 +22,8 @@ from keymark.table.errors import CommitConflictError, LeaseLostError, LockHeldEr
 from keymark.table.layout.naming import LEASE
 from keymark.table.runtime.clock import SystemClock
 from keymark.table.storage.lease import hold
+from keymark.table.storage.lease_files import expires_at, lease_path
+from keymark.table.storage.object_storage import ObjectStorage
 from keymark.table.storage.stores import storage_at
 
 PUTS = [("m/1.deltacommit", b"delta"), ("1.commit", b"commit")]
@@ -263,3 +267,76 @@ def test_what_a_dead_successor_had_to_put_is_put_by_the_next(storage):
         storage.delete(path)
     with hold(storage, clock, TERMS):
         assert published(storage) == []
+
+
+class RenewsLate(FaultStorage):
+    """Lets something happen just before the new end of a lease is stored."""
+
+    work = None
+
+    def replace(self, path, data):
+        if path.endswith(".until") and self.work is not None:
+            work, self.work = self.work, None
+            work()
+        self.inner.replace(path, data)
+
+
+def test_who_renews_too_late_asks_before_each_change(storage):
+    """The successor had read the end before, so the renewal hides nothing from the holder."""
+    clock, slow = MovedClock(), RenewsLate(storage)
+    with contextlib.ExitStack() as stack, hold(slow, clock, TERMS) as lease:
+        slow.work = lambda: stack.enter_context(hold(storage, clock, TERMS))
+        clock.sleep(61)
+        lease.renew()
+        assert slow.work is None
+        for number in range(3):
+            with pytest.raises(LeaseLostError, match="ran out"):
+                lease.storage.put(f"late/{number}", b"")
+        clock.sleep(30)
+        with pytest.raises(LeaseLostError, match="ran out"):
+            lease.renew()
+    assert not storage.exists("late")
+
+
+def test_a_renewal_in_time_spares_the_questions(storage):
+    clock = MovedClock()
+    with hold(storage, clock, TERMS) as lease:
+        for _ in range(3):
+            clock.sleep(59)
+            lease.renew()
+            assert lease.tenure.until == expires_at(storage, lease.number)
+            assert lease.tenure.until == clock.millis() + 60_000
+
+
+class MakesSlowly(RenewsLate):
+    """The put of the next number takes until it is told to end."""
+
+    def put(self, path, data):
+        if path == f"{LEASE}/{2:012d}":
+            self.begun.set()
+            self.end.wait(60)
+        self.inner.put(path, data)
+
+
+def test_a_renewal_of_a_number_says_nothing_about_the_next(storage):
+    """The holder goes on to the next number while its other thread renews the one before."""
+    clock, slow = MovedClock(), MakesSlowly(storage)
+    slow.begun, slow.end = threading.Event(), threading.Event()
+    with hold(slow, clock, TERMS) as lease:
+
+        def go_on():
+            with lease.fenced():
+                pass
+
+        def finish():
+            slow.end.set()
+            going.join()
+
+        going = threading.Thread(target=go_on)
+        going.start()
+        slow.begun.wait(60)
+        clock.sleep(5)
+        slow.work = finish
+        lease.renew()
+        assert lease.number == 2
+        assert lease.tenure.until == expires_at(storage, 2)
