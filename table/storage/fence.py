@@ -17,7 +17,13 @@ from keymark.table.errors import LeaseLostError
 from keymark.table.runtime.clock import Clock
 from keymark.table.storage.lease_files import highest_number, read_lease
 from keymark.table.storage.spool import Content
-from keymark.table.storage.storage import FileStatus, Obstacle, RangeReader, Storage
+from keymark.table.storage.storage import (
+    DeletesListed,
+    FileStatus,
+    Obstacle,
+    RangeReader,
+    Storage,
+)
 
 
 @dataclass(slots=True)
@@ -112,7 +118,10 @@ class FencedStorage:
         self.inner.delete(path)
 
     def delete_tree(self, path: str) -> None:
-        """Delete a folder."""
+        """Delete a folder. Only what was listed before the check goes: it is no successor's."""
+        if isinstance(self.inner, DeletesListed):
+            self.inner.delete_listed(path, self.check)
+            return
         self.check()
         self.inner.delete_tree(path)
 

@@ -15,7 +15,7 @@ import functools
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
@@ -209,20 +209,32 @@ class ObjectStorage(NoLocking):
             obstore.delete(self._store, self._key(path))
 
     def delete_tree(self, path: str) -> None:
-        """Delete what is below a folder.
+        """Delete what is below a folder; see `delete_listed`."""
+        self.delete_listed(path, lambda: None)
+
+    def delete_listed(self, path: str, check: Callable[[], None]) -> None:
+        """Delete what is below a folder now; what comes there meanwhile is another's, and stays.
 
         Objects stay that mark empty folders, as Hadoop's client makes them: their keys end with a
         slash, and obstore cannot spell such a key.
+
+        Args:
+            path: of the folder.
+            check: called before each request to delete, after the listing: what it raises ends it.
 
         Raises:
             StorageError: a file stays although the store said that it was deleted.
         """
         tried: list[str] = []
-        while (left := [status.path for status in self.walk(path)]) and left != tried:
+        left = [status.path for status in self.walk(path)]
+        while left and left != tried:
             tried, keys = left, [self._key(name) for name in left]
+            check()
             self._count(Request.DELETE, requests.pages(len(keys)))
             with contextlib.suppress(FileNotFoundError), self._telling("delete", path):
                 obstore.delete(self._store, keys)
+            there = {status.path for status in self.walk(path)}
+            left = [name for name in tried if name in there]
         for name in left:
             if self._owner(name) is not None:
                 raise StorageError(f"cannot delete {self.root}/{name}: it is there again")

@@ -144,6 +144,14 @@ class ReadsRanges(Protocol):
         """Bytes of a file that it has."""
 
 
+@runtime_checkable
+class DeletesListed(Protocol):
+    """A storage without folders: it lists what is in one, and deletes that by its names."""
+
+    def delete_listed(self, path: str, check: Callable[[], None]) -> None:
+        """As `Storage.delete_tree`; `check` is called before each request to delete."""
+
+
 class Storage(Protocol):
     """What a table needs of a file system or object store.
 

@@ -340,3 +340,37 @@ def test_a_renewal_of_a_number_says_nothing_about_the_next(storage):
         lease.renew()
         assert lease.number == 2
         assert lease.tenure.until == expires_at(storage, 2)
+
+
+def test_who_loses_the_table_while_a_folder_is_listed_deletes_nothing(storage, monkeypatch):
+    clock, walk = MovedClock(), ObjectStorage.walk
+    storage.put("x/old", b"")
+
+    def slowly(self, path):
+        monkeypatch.undo()
+        clock.sleep(61)
+        with hold(storage, clock, TERMS):
+            storage.put("x/theirs", b"")
+        return walk(self, path)
+
+    with hold(storage, clock, TERMS) as slow:
+        monkeypatch.setattr(ObjectStorage, "walk", slowly)
+        with pytest.raises(LeaseLostError):
+            slow.storage.delete_tree("x")
+    assert [status.path for status in storage.walk("x")] == ["x/old", "x/theirs"]
+
+
+def test_what_comes_into_a_folder_while_it_is_deleted_stays(storage, monkeypatch):
+    """Another took the table while the request of its former holder was on its way."""
+    delete = obstore.delete
+    storage.put("x/old", b"")
+    storage.put("x/older", b"")
+
+    def slowly(store, keys):
+        monkeypatch.undo()
+        delete(store, keys)
+        storage.put("x/theirs", b"")
+
+    monkeypatch.setattr(obstore, "delete", slowly)
+    storage.delete_tree("x")
+    assert [status.path for status in storage.walk("x")] == ["x/theirs"]
