@@ -395,9 +395,10 @@ def _recorded(storage: Storage, number: int) -> Puts:
     """What the holder of a number was putting when it stopped."""
     try:
         found = read_lease(storage, number)["puts"]
-        return [(path, base64.b64decode(content)) for path, content in found]
+        puts = [(path, base64.b64decode(content)) for path, content in found]
     except (ValueError, KeyError, TypeError):
         return []
+    return puts if all(isinstance(path, str) for path, _ in puts) else []
 
 
 def _put_all(storage: Storage, puts: Puts) -> None:

@@ -49,5 +49,5 @@ def expires_at(storage: Storage, number: int) -> int:
         return int(storage.read(until_path(number)))
     try:
         return int(read_lease(storage, number)["expires"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return sys.maxsize

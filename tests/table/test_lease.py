@@ -95,7 +95,10 @@ def test_a_holder_that_stood_still_for_too_long_has_lost(tmp_path):
             slow.check()
 
 
-@pytest.mark.parametrize("content", [b"\x00 not JSON", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content",
+    [b"\x00 not JSON", b"[" * 100_000, b'{"expires": Infinity}', b'{"expires": -1e999}'],
+)
 def test_a_lease_that_nobody_can_read_counts_as_long_as_its_holder_lives(tmp_path, content):
     storage, clock = LocalStorage(str(tmp_path)), MovedClock()
     storage.put(f"{LEASE}/{7:012d}", content)

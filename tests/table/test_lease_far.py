@@ -342,6 +342,15 @@ def test_a_renewal_of_a_number_says_nothing_about_the_next(storage):
         assert lease.tenure.until == expires_at(storage, 2)
 
 
+@pytest.mark.parametrize("path", [1, None, ["m/1.deltacommit"]])
+def test_a_record_of_puts_without_paths_counts_as_none(storage, path):
+    puts = [["1.commit", "eA=="], [path, "eA=="]]
+    storage.put(lease_path(1), json.dumps({"expires": 0, "puts": puts}).encode())
+    with hold(storage, MovedClock(), TERMS) as lease:
+        assert lease.number == 2
+    assert published(storage) == []
+
+
 def test_who_loses_the_table_while_a_folder_is_listed_deletes_nothing(storage, monkeypatch):
     clock, walk = MovedClock(), ObjectStorage.walk
     storage.put("x/old", b"")
