@@ -190,11 +190,12 @@ class HadoopStorage(NoLocking):
 
     def walk(self, path: str) -> Iterator[FileStatus]:
         """All files below a folder, a folder's own before those of its folders."""
-        entries = sorted(self._entries(path), key=lambda entry: entry.status.path)
-        yield from (entry.status for entry in entries if entry.is_file)
-        for entry in entries:
-            if not entry.is_file:
-                yield from self.walk(entry.status.path)
+        # Folders may be nested more deeply than calls of Python.
+        left = [path]
+        while left:
+            entries = sorted(self._entries(left.pop()), key=lambda entry: entry.status.path)
+            yield from (entry.status for entry in entries if entry.is_file)
+            left += [entry.status.path for entry in reversed(entries) if not entry.is_file]
 
     def _entries(self, path: str) -> Sequence[_Entry]:
         """What is in a folder; nothing where it is absent or a file."""

@@ -10,15 +10,20 @@ import contextlib
 import mmap
 import os
 import re
+import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from keymark.table.errors import MissingFileError, StorageError
 
 NOT_PLAIN = "is not a plain file"
+# A folder, and no link to one.
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 200
 LINK_REFUSED = "is a symbolic link, which a table must not contain; use a bind mount instead"
 
 
@@ -101,6 +106,56 @@ def mount_points() -> list[str]:
     octal = re.compile(rb"\\([0-7]{3})")
     places = (octal.sub(lambda code: bytes([int(code[1], 8)]), line.split()[4]) for line in lines)
     return [os.fsdecode(place) for place in places]
+
+
+def delete_folder(folder: str) -> list[OSError]:
+    """Delete a folder with all that is in it; links in it go, and not what they lead to.
+
+    Returns:
+        What could not be deleted, and why.
+    """
+    failed: list[OSError] = []
+
+    def note(_function: object, _path: str, raised: Any) -> None:
+        if not isinstance(raised[1], FileNotFoundError):
+            failed.append(raised[1])
+
+    try:
+        shutil.rmtree(folder, onerror=note)
+    except RecursionError:
+        # Each level is a call of Python's.
+        top = os.open(folder, _FOLDER)
+        try:
+            while _bring_up(top, top, 1):
+                pass
+        finally:
+            os.close(top)
+        shutil.rmtree(folder, onerror=note)
+    return failed
+
+
+def _bring_up(top: int, at: int, depth: int) -> bool:
+    """Move what is nested deeply below a folder into it; whether there was any.
+
+    Args:
+        top: a descriptor of the folder.
+        at: of one in it. By descriptors no link is followed that was put there meanwhile.
+        depth: of that one.
+    """
+    with os.scandir(at) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    moved = False
+    for name in names:
+        if depth == _DEEPEST:
+            os.rename(name, secrets.token_hex(8), src_dir_fd=at, dst_dir_fd=top)
+            moved = True
+            continue
+        inner = os.open(name, _FOLDER, dir_fd=at)
+        try:
+            moved |= _bring_up(top, inner, depth + 1)
+        finally:
+            os.close(inner)
+    return moved
 
 
 def open_plain(root: str, path: str) -> int:

@@ -7,13 +7,12 @@ import errno
 import fcntl
 import os
 import secrets
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from keymark.table.errors import (
     FileTakenError,
@@ -29,6 +28,7 @@ from keymark.table.storage.local_files import (
     NOT_PLAIN,
     LocalReader,
     NameTakenError,
+    delete_folder,
     link,
     newest_time,
     open_plain,
@@ -305,17 +305,11 @@ class LocalStorage:
         lasts = self._lasts(f"{path}/")
         if lasts:
             known.sync()
-        failed: list[OSError] = []
-
-        def note(_function: object, _path: str, raised: Any) -> None:
-            if not isinstance(raised[1], FileNotFoundError):
-                failed.append(raised[1])
-
         with storage_errors("delete", path):
             refuse_links(self.root, f"{full}/")
             refuse_mounts(self.root, full)
             try:
-                shutil.rmtree(self._moved_aside(path, full), onerror=note)
+                failed = delete_folder(self._moved_aside(path, full))
             finally:
                 if lasts:
                     known.note_folders([os.path.dirname(full)])  # noqa: PTH120
@@ -346,27 +340,29 @@ class LocalStorage:
 
     def survey(self, path: str) -> Iterator[FileStatus | Obstacle]:
         """All files below a folder, and what cannot be looked into."""
-        full, folders = self._path(path), []
-        try:
-            with storage_errors("list", path):
-                refuse_links(self.root, f"{full}/")
-                entries = list(scan(full))
-        except FileNotFoundError:
-            return
-        except StorageError as error:
-            reason = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
-            yield Obstacle(path=path, reason=f"cannot be listed: {reason}")
-            return
-        for name, size, reason in entries:
-            place = f"{path}/{name}" if path else name
-            if size is not None:
-                yield FileStatus(path=place, size=size)
-            elif reason is not None:
-                yield Obstacle(path=place, reason=reason)
-            else:
-                folders.append(place)
-        for folder in folders:
-            yield from self.survey(folder)
+        left = [path]  # folders may be nested more deeply than calls of Python
+        while left:
+            folder, folders = left.pop(), []
+            full = self._path(folder)
+            try:
+                with storage_errors("list", folder):
+                    refuse_links(self.root, f"{full}/")
+                    entries = list(scan(full))
+            except FileNotFoundError:
+                continue
+            except StorageError as error:
+                reason = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
+                yield Obstacle(path=folder, reason=f"cannot be listed: {reason}")
+                continue
+            for name, size, reason in entries:
+                place = f"{folder}/{name}" if folder else name
+                if size is not None:
+                    yield FileStatus(path=place, size=size)
+                elif reason is not None:
+                    yield Obstacle(path=place, reason=reason)
+                else:
+                    folders.append(place)
+            left += reversed(folders)
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder of that path is there."""

@@ -6,12 +6,14 @@ Where no server is needed, over Hadoop's local file system, of which the disk ca
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import select
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,16 @@ def test_a_put_that_fails_leaves_nothing(storage, tmp_path):
     with pytest.raises(FileExistsError):
         storage.put("a", b"y")
     assert on_disk(tmp_path) == {"a": b"x"}
+
+
+def test_folders_may_nest_more_deeply_than_calls_of_python(storage):
+    deep = "/".join(["d"] * 1100)
+    storage.put(f"{deep}/f", b"x")
+    storage.put("d/e", b"x")
+    storage.put("e", b"x")
+    assert [status.path for status in storage.walk("")] == ["e", "d/e", f"{deep}/f"]
+    storage.delete_tree("d")
+    assert [status.path for status in storage.walk("")] == ["e"]
 
 
 def test_the_dead_are_swept_after_a_day(storage, tmp_path):

@@ -71,6 +71,18 @@ def test_a_write_that_fails_halfway_leaves_nothing(tmp_path, durable):
     assert storage.read("old") == b"old"
 
 
+def test_folders_may_nest_more_deeply_than_calls_of_python(storage):
+    deep = "/".join(["d"] * 1100)
+    storage.put(f"{deep}/f", b"x")
+    storage.put("d/e", b"x")
+    storage.put("e", b"x")
+    assert _paths(storage) == ["e", "d/e", f"{deep}/f"]
+    staged = storage.staged("1")
+    staged.delete_tree("d")
+    assert _paths(storage) == ["e"]
+    assert list(Path(storage.root, staged.staging).iterdir()) == []
+
+
 def test_absent_files(storage):
     for read in (storage.read, storage.open):
         with pytest.raises(FileNotFoundError):
