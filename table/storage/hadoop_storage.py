@@ -253,6 +253,9 @@ class HadoopStorage(NoLocking):
             yield hadoop, hadoop.path(self._absolute(at or path))
         except Exception as error:
             java = java_error(error)
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                # Of a local file that bytes go through: nothing is missing in the file system.
+                raise StorageError(f"cannot {verb} {place}: {error.strerror or error}") from error
             if java is None and not isinstance(error, Py4JError):
                 raise
             name, words = (

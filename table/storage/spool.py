@@ -14,6 +14,7 @@ from typing import IO
 
 import pyarrow as pa
 
+from keymark.table.errors import StorageError
 from keymark.table.storage.local_files import storage_errors
 
 _PIECE_BYTES = 1 << 20
@@ -120,4 +121,10 @@ class Spool:
 def _folder() -> str:
     """Where Spark has its own temporary files, else where the system has them."""
     given = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
-    return given if os.path.isdir(given) else tempfile.gettempdir()  # noqa: PTH112
+    if os.path.isdir(given):  # noqa: PTH112
+        return given
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError as error:
+        # Python has tried to write to each: their disk may be full. No file of a table is missing.
+        raise StorageError(f"cannot make temporary files: {error.strerror}") from error

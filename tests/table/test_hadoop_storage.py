@@ -108,6 +108,27 @@ def test_a_put_that_fails_leaves_nothing(storage, tmp_path):
     assert on_disk(tmp_path) == {"a": b"x"}
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOENT])
+def test_a_local_disk_without_room_is_a_typed_error(storage, tmp_path, monkeypatch, number):
+    """Much data goes through a local file; Python calls it missing where no folder has room."""
+    storage.put("a", bytes(100_000))
+
+    def full(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "NamedTemporaryFile", full)
+        for use in (
+            lambda: storage.put("b", bytes(100_000)),
+            lambda: storage.replace("a", bytes(200_000)),
+            lambda: storage.read("a"),
+        ):
+            with pytest.raises(StorageError, match=os.strerror(number)) as caught:
+                use()
+            assert not isinstance(caught.value, FileNotFoundError)
+    assert on_disk(tmp_path) == {"a": bytes(100_000)}
+
+
 def test_folders_may_nest_more_deeply_than_calls_of_python(storage):
     deep = "/".join(["d"] * 1100)
     storage.put(f"{deep}/f", b"x")

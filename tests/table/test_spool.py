@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 
 import pytest
 
@@ -47,6 +48,15 @@ def test_the_same_content_may_be_put_again(tmp_path):
     for other in (DATA[:-1], DATA + b"x", b"x" + DATA[1:]):
         with pytest.raises(CommitConflictError, match="f exists with another content"):
             put_again(storage, "f", spooled(other, 0))
+
+
+def test_no_room_for_temporary_files_is_no_missing_file(monkeypatch):
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
+    with pytest.raises(StorageError, match=r"^cannot make temporary files: No usable") as caught:
+        spooled(DATA, 10)
+    assert not isinstance(caught.value, FileNotFoundError)
 
 
 def test_a_full_local_disk_is_one_line(tmp_path, monkeypatch):
