@@ -111,7 +111,12 @@ class ObjectStorage(NoLocking):
         return _connect(_split(self.root)[0], tuple(sorted(self.settings.items())))
 
     def _count(self, kind: Request, number: int = 1) -> None:
-        requests.count(self.request_log, kind, number)
+        try:
+            requests.count(self.request_log, kind, number)
+        except OSError as error:
+            # Not as it came: no file of the store is missing.
+            detail = f"cannot count requests in {self.request_log}: {error.strerror}"
+            raise StorageError(detail) from error
 
     def _telling(self, verb: str, path: str) -> contextlib.AbstractContextManager[None]:
         """One line per error of the store; where it has no credentials, what was looked for."""

@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 
-from keymark.table.errors import FileTakenError, MissingFileError
+from keymark import Table
+from keymark.table.errors import FileTakenError, MissingFileError, StorageError
 from keymark.table.properties.options import REQUEST_LOG
 from keymark.table.storage import requests
 from keymark.table.storage.requests import Request
@@ -86,3 +87,14 @@ def test_processes_count_together(storage, tmp_path):
 def test_without_a_log_nothing_is_counted(s3, tmp_path):
     storage_at(s3.bucket() + "/t", s3.options).put("a", b"")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_that_cannot_be_written_is_no_missing_table(tmp_path):
+    absent = {REQUEST_LOG: str(tmp_path / "absent")}
+    with pytest.raises(StorageError, match=f"cannot count requests in {tmp_path}/absent: No such"):
+        Table.open(f"memory://{tmp_path.name}/t", options=absent)
+    storage = storage_at(f"memory://{tmp_path.name}/t", absent)
+    for use in (lambda: storage.put("a", b""), lambda: storage.read("a"), lambda: storage.list("")):
+        with pytest.raises(StorageError, match="cannot count requests") as caught:
+            use()
+        assert not isinstance(caught.value, FileNotFoundError)
