@@ -171,6 +171,8 @@ def decode_properties(data: bytes, name: str) -> dict[str, str]:
     """The entries of a properties file."""
     try:
         entries: dict[str, str] = javaproperties.loads(data)
+        # An escape can be half of a surrogate pair, which no column or file can be named by.
+        "".join((*entries, *entries.values())).encode()
     except ValueError as error:
         raise CorruptFileError(name, 0, f"not a properties file ({error})") from error
     refuse_hidden_entries(data.decode("iso-8859-1").splitlines(), name)

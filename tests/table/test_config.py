@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from table_cases import create, data_rows, rows
 
 from keymark import Table
-from keymark.table.errors import StorageError, UnsupportedTableError
+from keymark.table.errors import CorruptFileError, StorageError, UnsupportedTableError
 from keymark.table.properties.config import (
     COMPLEX_KEYS,
     NO_PARTITION_KEYS,
@@ -71,6 +71,12 @@ def test_text_as_java_writes_it():
     )
     found = decode_properties(data, "p")
     assert found == {"a": "GMT+8:00", "b": "xy", "c": "ü😀", "d": "", "f": "g=h"}
+
+
+@pytest.mark.parametrize("entry", [b"hoodie.table.name=\\ud800", b"\\uDFFF=a", b"a=\\u12"])
+def test_what_is_no_text_is_damage(entry):
+    with pytest.raises(CorruptFileError, match="not a properties file"):
+        decode_properties(b"hoodie.table.checksum=1\n" + entry + b"\n", "p")
 
 
 def test_meaning():
