@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from pathlib import Path
 
@@ -144,6 +145,13 @@ def test_another_index_makes_the_new_seal(root):
     Table.open(str(root)).use_index("global_bloom")
     table = Table.open(str(root))
     assert table.upsert(rows([1, 9], ts=9)).index == "global_bloom"
+
+
+@pytest.mark.parametrize("text", ["[]", '"a"', "no JSON", "[" * 100_000])
+def test_a_seal_that_fits_its_digest_and_holds_no_values_is_damaged(text):
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    with pytest.raises(CorruptFileError, match="the seal"):
+        decode_seal(f"1 {digest} {text}")
 
 
 def test_a_damaged_seal_is_made_anew_by_the_command(root):
