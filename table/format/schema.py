@@ -50,6 +50,8 @@ _SIMPLE_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_binary, "bytes"),
     (pa.types.is_large_binary, "bytes"),
 )
+# What reading Avro JSON that somebody else made can end in; a size may be any number.
+_BAD_AVRO = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 _ARROW_TYPES = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -181,7 +183,7 @@ def from_avro(text: str) -> pa.Schema:
     try:
         avro = json.loads(text)
         kind = _AvroReader().convert(avro, "the table", "")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _BAD_AVRO as error:
         raise UnsupportedTableError(f"the table's Avro schema is malformed: {error!r}") from error
     if not pa.types.is_struct(kind):
         raise UnsupportedTableError("the table's Avro schema is not a record")

@@ -121,6 +121,8 @@ def test_other_avro_types():
         ["null", "int", "string"],
         {"type": "long", "logicalType": "time-micros"},
         {"type": "bytes", "logicalType": "decimal", "precision": 39},
+        {"type": "fixed", "name": "f", "size": 1 << 40},
+        {"type": "fixed", "name": "f", "size": 1 << 70},
         {"type": "array"},
         {"type": 3},
         None,
