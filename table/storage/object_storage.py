@@ -291,7 +291,7 @@ class ObjectStorage(NoLocking):
                 times.append(head["last_modified"].timestamp())
             finally:
                 self.delete(path)
-        return int(max(times) * 1000)
+        return int(max(times, default=0) * 1000)
 
     def sweep(self) -> None:
         """Nothing: an object that was not put whole is not there."""

@@ -70,6 +70,13 @@ def test_the_option_lets_one_write_through(root):
     assert Table.open(str(root)).upsert(rows([10])).instant > "2058"
 
 
+def test_an_option_that_lets_any_clock_pass_makes_a_table_on_a_store(tmp_path):
+    """There is no object yet whose date could be asked for."""
+    options = {CLOCK_DAYS: "100000", **SHARDS, **SMALL_BLOOMS}
+    table = create(f"memory://{tmp_path.name}/t", options)
+    assert table.upsert(rows([1])).inserted == 1
+
+
 def test_a_table_that_nobody_wrote_to_for_long(root):
     """Its newest instant and file time are what a disk has."""
     old = time.time() - 800 * DAY
