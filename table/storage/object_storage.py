@@ -59,6 +59,9 @@ RETRIES, RETRY_SECONDS = "max_retries", "retry_seconds"
 _DEFAULTS = {"timeout": "180s", RETRIES: "10", RETRY_SECONDS: "120"}
 _TOKEN = "keymark"  # noqa: S105  the name of a metadata entry
 _TRIES = 4
+_TRUE, _FALSE = ("true", "1", "on", "yes", "y"), ("false", "0", "off", "no", "n")
+# Of numbers that obstore takes; more than thirty years of seconds.
+_DIGITS_MAX = 9
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z-]+)*)")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _CAUSE = re.compile(r"HTTP error: ([a-z ]{1,80})")
@@ -324,13 +327,13 @@ def _split(root: str) -> tuple[str, str]:
 def _connect(bucket: str, settings: tuple[tuple[str, str], ...]) -> ObjectStore:
     given = {**_DEFAULTS, **_client_of_surroundings(), **dict(settings)}
     client: Any = {
-        name: given[name].lower() == "true" if name in _FLAGS else given[name]
+        name: _truth(name, given[name]) if name in _FLAGS else given[name]
         for name in CLIENT_SETTINGS
         if name in given
     }
     retry: Any = {
-        "max_retries": int(given.pop(RETRIES)),
-        "retry_timeout": timedelta(seconds=int(given.pop(RETRY_SECONDS))),
+        "max_retries": _whole_number(RETRIES, given.pop(RETRIES)),
+        "retry_timeout": timedelta(seconds=_whole_number(RETRY_SECONDS, given.pop(RETRY_SECONDS))),
     }
     config: Any = {name: text for name, text in given.items() if name not in CLIENT_SETTINGS}
     if bucket.startswith("memory:"):
@@ -346,6 +349,23 @@ def _connect(bucket: str, settings: tuple[tuple[str, str], ...]) -> ObjectStore:
             f"{bucket}: {type(error).__name__} in the URL, in a setting ({names}) or in the "
             "environment"
         ) from None
+
+
+def _truth(name: str, value: object) -> bool:
+    """What obstore takes for true or false."""
+    text = str(value).lower()
+    if text not in _TRUE + _FALSE:
+        raise InvalidOptionError(
+            f"option keymark.storage.{name}: {text!r} is neither true nor false"
+        )
+    return text in _TRUE
+
+
+def _whole_number(name: str, value: object) -> int:
+    text = str(value)
+    if not text.isdecimal() or len(text) > _DIGITS_MAX:
+        raise InvalidOptionError(f"option keymark.storage.{name}: {text!r} is not a whole number")
+    return int(text)
 
 
 def _client_of_surroundings() -> dict[str, str]:

@@ -58,6 +58,27 @@ def test_a_put_whose_answer_is_lost_is_known_all_the_same(s3, url, every):
     assert contents(storage) == {"theirs": b"theirs"} | {f"mine/{n}": b"" for n in range(6)}
 
 
+def test_a_switch_of_the_connection_is_what_obstore_takes_it_for(s3, url, monkeypatch):
+    allow = "keymark.storage.allow_http"
+    rest = {name: value for name, value in s3.options.items() if name != allow}
+    assert len(rest) < len(s3.options)
+    for number, value in enumerate(("1", "yes", "On")):
+        storage_at(url, {**rest, allow: value}).put(f"a/{number}", b"x")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "1")
+    # Connections are kept by their settings.
+    storage_at(url, {**rest, "keymark.storage.user_agent": "test"}).put("a/by environment", b"x")
+    with pytest.raises(InvalidOptionError, match=f"^option {allow}: 'maybe' is neither true nor"):
+        storage_at(url, {**rest, allow: "maybe"})
+
+
+@pytest.mark.parametrize("name", ["max_retries", "retry_seconds"])
+@pytest.mark.parametrize("value", ["many", "1.5", "-1", "9" * 20, ""])
+def test_retries_are_whole_numbers(name, value):
+    named = f"^option keymark.storage.{name}: {value!r} is not a whole number$"
+    with pytest.raises(InvalidOptionError, match=named):
+        storage_at("s3://bucket/t", {f"keymark.storage.{name}": value})
+
+
 def test_throttling_is_waited_out(s3, url):
     storage = storage_at(url, s3.options)
     with s3.faults(throttle=3, latency=0.001):
