@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -55,6 +56,8 @@ KEYS_IGNORED = "keymark.recordkey.ignore.stored"
 HUDI_READS = "keymark.hudi.reads"
 RECORD_INDEX_ON = "hoodie.metadata.record.index.enable"
 COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
+BLOOM_ENTRIES = "hoodie.index.bloom.num_entries"
+BLOOM_FPP = "hoodie.index.bloom.fpp"
 BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
 # The columns with a secondary index. A write builds those that are named and not there.
@@ -104,7 +107,7 @@ _POSITIVE = frozenset(
     {
         "hoodie.parquet.block.size",
         "hoodie.copyonwrite.record.size.estimate",
-        "hoodie.index.bloom.num_entries",
+        BLOOM_ENTRIES,
         "hoodie.bloom.index.filter.dynamic.max.entries",
         "hoodie.hfile.block.size",
         "hoodie.metadata.compact.max.delta.commits",
@@ -120,7 +123,9 @@ _POSITIVE = frozenset(
         "hoodie.write.lock.storage.renew.interval.secs",
     }
 )
-_PROBABILITIES = frozenset({"hoodie.index.bloom.fpp"})
+_PROBABILITIES = frozenset({BLOOM_FPP})
+_NUMBERS = frozenset({f"{RECORD_INDEX_PREFIX}.growth.factor"})
+_FILTER_BITS_MAX = (1 << 31) - 1
 # Switches without a default: whether one is on depends on the table.
 _SWITCHES = frozenset({RECORD_INDEX_ON, COLUMN_STATS_ON, BLOOM_FILTERS_ON})
 
@@ -144,8 +149,8 @@ _DEFAULTS: dict[str, str | None] = {
     "hoodie.parquet.bloom.filter.enabled": "true",
     "hoodie.copyonwrite.record.size.estimate": "1024",
     "hoodie.copyonwrite.insert.split.size": "500000",
-    "hoodie.index.bloom.num_entries": "60000",
-    "hoodie.index.bloom.fpp": "0.000000001",
+    BLOOM_ENTRIES: "60000",
+    BLOOM_FPP: "0.000000001",
     "hoodie.bloom.index.filter.type": "DYNAMIC_V0",
     "hoodie.bloom.index.filter.dynamic.max.entries": "100000",
     "hoodie.hfile.block.size": "1048576",
@@ -299,6 +304,7 @@ def check_options(given: Mapping[str, str]) -> dict[str, str]:
         _check_value(name, str(value))
     checked = {name: str(value) for name, value in given.items()}
     _check_kept(Options(checked))
+    _check_filter(Options(checked))
     return checked
 
 
@@ -331,6 +337,16 @@ def _check_kept(options: Options) -> None:
         )
 
 
+def _check_filter(options: Options) -> None:
+    """Bloom filters count their bits by an int of Java's (BloomFilterUtils.getBitSize)."""
+    entries, rate = options.integer(BLOOM_ENTRIES), options.number(BLOOM_FPP)
+    if math.ceil(-entries * math.log(rate) / math.log(2) ** 2) > _FILTER_BITS_MAX:
+        raise InvalidOptionError(
+            f"option {BLOOM_ENTRIES}: a bloom filter of {entries} keys is too large at "
+            f"{BLOOM_FPP}={rate}"
+        )
+
+
 def _check_value(name: str, value: str) -> None:
     own = index_options().get(name)
     choices = own.choices if own else _CHOICES.get(name, ())
@@ -348,6 +364,8 @@ def _check_value(name: str, value: str) -> None:
         raise InvalidOptionError(
             f"option {name}: {value} is too small, it must be {TASK_MEMORY_BYTES_MIN} at least"
         )
+    if name in _NUMBERS:
+        _number(name, value)
     if name in _PROBABILITIES and not 0 < _number(name, value) < 1:
         raise InvalidOptionError(f"option {name}: {value} is not between 0 and 1")
     if own is not None and own.share and not 0 < _number(name, value) <= 1:
@@ -364,9 +382,12 @@ def _integer(name: str, value: str) -> int:
 
 def _number(name: str, value: str) -> float:
     try:
-        return float(value)
-    except ValueError as error:
-        raise InvalidOptionError(f"option {name}: {value!r} is not a number") from error
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidOptionError(f"option {name}: {value!r} is not a number")
+    return number
 
 
 def _flag(name: str, value: str) -> bool:

@@ -35,6 +35,7 @@ from keymark.table.timeline.restore_metadata import RestorePlan, encode_restore_
 from keymark.table.timeline.rollback_metadata import encode_plan
 
 LOOKALIKE = "hoodie.parquet.max.file.sise"
+GROWTH = "hoodie.metadata.record.index.growth.factor"
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +171,10 @@ def test_composite_keys_all_blank(tmp_path):
         ({"hoodie.index.bloom.fpp": "0"}, InvalidOptionError, "hoodie.index.bloom.fpp"),
         ({"hoodie.index.bloom.fpp": "1"}, InvalidOptionError, "hoodie.index.bloom.fpp"),
         ({"hoodie.index.bloom.num_entries": "0"}, InvalidOptionError, "num_entries"),
+        ({"hoodie.index.bloom.num_entries": "50000000"}, InvalidOptionError, "too large at"),
+        ({GROWTH: "fast"}, InvalidOptionError, GROWTH),
+        ({GROWTH: "nan"}, InvalidOptionError, GROWTH),
+        ({GROWTH: "inf"}, InvalidOptionError, GROWTH),
         ({"hoodie.hfile.block.size": "0"}, InvalidOptionError, "hoodie.hfile.block.size"),
         ({"hoodie.parquet.block.size": "0"}, InvalidOptionError, "hoodie.parquet.block.size"),
         ({"hoodie.parquet.compression.codec": "lzo"}, UnsupportedTableError, "lzo"),
