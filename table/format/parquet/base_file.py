@@ -476,7 +476,10 @@ def _check_names(table: pa.Table, name: str) -> None:
         return
     column = table[FILE_NAME_COLUMN]
     for row in (0, table.num_rows - 1):
-        found = column[row].as_py()
+        try:
+            found = column[row].as_py()
+        except UnicodeDecodeError as error:
+            raise CorruptFileError(name, 0, "its rows name a file by no UTF-8") from error
         if found and found != name.rpartition("/")[2]:
             detail = f"its rows are those of {found}: the file is in the wrong place"
             raise CorruptFileError(name, 0, detail)

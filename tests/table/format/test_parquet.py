@@ -370,3 +370,14 @@ def test_conformed_table_reads_as_its_schema():
     again = read_base_file(reader_of(write(conformed)))
     assert again.schema.equals(target)
     assert io.BytesIO(write(conformed)).getvalue()[:4] == b"PAR1"
+
+
+def test_a_file_name_in_the_rows_that_is_no_text_is_damage():
+    sink = pa.BufferOutputStream()
+    table = pa.table({"_hoodie_file_name": ["f.parquet"] * 3, "v": [1, 2, 3]})
+    pq.write_table(table, sink, compression="none", write_statistics=False)
+    data = sink.getvalue().to_pybytes()
+    assert read_base_file(BytesReader(name="p/f.parquet", data=data)).num_rows == 3
+    damaged = BytesReader(name="p/f.parquet", data=data.replace(b"f.parquet", b"\xff.parquet"))
+    with pytest.raises(CorruptFileError, match=r"^p/f\.parquet is damaged.*no UTF-8"):
+        read_base_file(damaged)
