@@ -88,6 +88,19 @@ def test_rows_in_json_are_whole_and_without_nan(tmp_path, capsys):
     assert {each["id"]: each["fare"] for each in found["records"]}["k01"] is None
 
 
+def test_json_names_files_whose_names_are_not_utf_8(tmp_path, capsys):
+    table = Table.create(str(tmp_path / "t"), record_key="id")
+    table.upsert(pa.table({"id": ["a"]}))
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    folder = tmp_path / "t" / "odd\udcff"
+    folder.mkdir()
+    late = file.name.replace(file.name.rpartition("_")[2], "20200101000000000.parquet")
+    (folder / late).write_bytes(file.read_bytes())
+    assert cli.main(["table", "check", str(tmp_path / "t"), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert f"odd\udcff/{late}" in [*said["late_paths"], *said["unlisted_paths"]]
+
+
 @pytest.mark.parametrize("columns", [40, 100])
 def test_tables_are_as_wide_as_columns_says(trips, capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))

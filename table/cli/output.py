@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import sys
+import re
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -12,6 +12,8 @@ import rich.table
 from rich import box
 
 from keymark import terminal
+
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 def answer(document: Mapping[str, object], *, as_json: bool) -> None:
@@ -50,8 +52,10 @@ def print_rows(rows: pa.Table) -> None:
 
 def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document; numbers that JSON does not have, NaN and infinities, are null."""
-    json.dump(_plain(document), sys.stdout, ensure_ascii=False, default=str, allow_nan=False)
-    print()
+    text = json.dumps(_plain(document), ensure_ascii=False, default=str, allow_nan=False)
+    # The name of a file need not be UTF-8: the bytes that are not come as halves of a pair, which
+    # can be printed escaped only.
+    print(_HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text))
 
 
 def _plain(value: object) -> object:
