@@ -88,6 +88,13 @@ def test_rows_in_json_are_whole_and_without_nan(tmp_path, capsys):
     assert {each["id"]: each["fare"] for each in found["records"]}["k01"] is None
 
 
+def test_a_place_that_is_printed_steers_no_terminal(tmp_path, capsys):
+    table = Table.create(str(tmp_path / "t"), record_key="id", partition_path="p")
+    table.upsert(pa.table({"id": ["a"], "p": ["x\x1b[31m\ty"]}))
+    said = say(capsys, "table", "lookup", tmp_path / "t", "--key", "a")
+    assert said.startswith("a\tx\\x1b[31m\\ty ")
+
+
 def test_json_names_files_whose_names_are_not_utf_8(tmp_path, capsys):
     table = Table.create(str(tmp_path / "t"), record_key="id")
     table.upsert(pa.table({"id": ["a"]}))

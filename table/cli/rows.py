@@ -237,7 +237,7 @@ def lookup(
         place = "absent"
         if each["found"]:
             place = f"{each['partition_path'] or '.'} {each['file_id']}"
-        print(f"{visible(str(each['record_key']))}\t{place}")
+        print(f"{visible(str(each['record_key']))}\t{visible(place)}")
 
 
 def _write(operation: str, table: Table, data: list[Path], *, as_json: bool) -> None:
