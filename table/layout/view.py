@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import HOODIE, parse_base_file
+from keymark.table.layout.naming import parse_base_file
+from keymark.table.properties.config import archive_folder
 from keymark.table.timeline.instant_name import as_of_instant
 from keymark.table.timeline.timeline import Timeline
 
@@ -80,7 +81,7 @@ def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> 
 def _check_kept(latest: Mapping[tuple[str, str], BaseFile], timeline: Timeline, as_of: str) -> None:
     """Refuse an instant that was cleaned: reading what is left of it would miss rows."""
     start = min(timeline.commit_times(), default="")
-    if as_of < start and timeline.storage.list(f"{HOODIE}/archived"):
+    if as_of < start and timeline.storage.list(archive_folder(timeline)):
         raise InputError(f"instants before {start} are archived: as of {as_of} cannot be read")
     cleaned = [
         file

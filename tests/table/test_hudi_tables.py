@@ -164,6 +164,15 @@ def test_reading_as_of_an_archived_instant(hudi):
         table.scan(as_of="20261121165133262")
 
 
+def test_reading_as_of_an_instant_that_hudi_1_x_archived(copy):
+    """In another folder than 0.15 has it."""
+    limits = {"hoodie.cleaner.commits.retained": "1", "hoodie.keep.min.commits": "2"}
+    table = Table.open(str(copy(LATER[0])), options={**limits, "hoodie.keep.max.commits": "3"})
+    first, *_ = table.archive().data
+    with pytest.raises(InputError, match="archived"):
+        table.scan(as_of=first)
+
+
 def _fresh(rows: pa.Table, key: str, suffix: str) -> pa.Table:
     """Rows with new keys; the last key column carries the suffix, or is raised."""
     at = rows.schema.get_field_index(key)
