@@ -14,7 +14,10 @@ from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import parse_base_file
 from keymark.table.properties.config import archive_folder
-from keymark.table.timeline.instant_name import as_of_instant
+from keymark.table.timeline.archived import archive_number, decode_archive
+from keymark.table.timeline.clean_metadata import Clean, clean_of
+from keymark.table.timeline.commit_metadata import REPLACED
+from keymark.table.timeline.instant_name import COMPLETED, as_of_instant
 from keymark.table.timeline.timeline import Timeline
 
 Listing = Mapping[str, Mapping[str, int]]
@@ -83,13 +86,17 @@ def _check_kept(latest: Mapping[tuple[str, str], BaseFile], timeline: Timeline, 
     start = min(timeline.commit_times(), default="")
     if as_of < start and timeline.storage.list(archive_folder(timeline)):
         raise InputError(f"instants before {start} are archived: as of {as_of} cannot be read")
+    cleans, replaced = _cleans(timeline, as_of)
+    # A clean leaves all that readers need as of the earliest instant that it retains, and later.
     cleaned = [
         file
-        for partition, name in timeline.cleaned_files(as_of)
+        for clean in cleans
+        if as_of < clean.retains
+        for partition, names in clean.files.items()
+        for name in names
         if (file := parse_base_file(partition, name, 0)) and file.instant_time <= as_of
     ]
     visible = timeline.visible({file.instant_time for file in cleaned})
-    replaced = timeline.replaced_file_ids()
     gone = set()
     for file in cleaned:
         location = (file.partition_path, file.file_id)
@@ -99,3 +106,28 @@ def _check_kept(latest: Mapping[tuple[str, str], BaseFile], timeline: Timeline, 
             gone.add(location)
     if gone:
         raise InputError(f"rows as of {as_of} are gone: {len(gone)} of their files were cleaned")
+
+
+def _cleans(timeline: Timeline, as_of: str) -> tuple[list[Clean], dict[tuple[str, str], str]]:
+    """The cleans that can have deleted what an instant needs, and when file groups were replaced.
+
+    Hudi archives cleans by their own number: where a savepoint or a pending write keeps commits on
+    the timeline, cleans of that time are in the archive alone (HoodieTimelineArchiver,
+    getCleanInstantsToArchive).
+    """
+    cleans, replaced = list(timeline.cleans()), timeline.replaced_file_ids()
+    if not cleans or as_of >= cleans[0].retains:
+        return cleans, replaced
+    for status in timeline.storage.list(archive_folder(timeline)):
+        if archive_number(status.name) is None:
+            continue
+        for entry in decode_archive(timeline.storage.open(status.path)):
+            if entry.state != COMPLETED or entry.payload is None:
+                continue
+            if entry.action == "clean":
+                cleans.append(clean_of(entry.payload))
+            elif entry.action == "replacecommit":
+                for partition, file_ids in (entry.payload[REPLACED] or {}).items():
+                    for file_id in file_ids:
+                        replaced.setdefault((partition, file_id), entry.time)
+    return cleans, replaced

@@ -73,6 +73,11 @@ class Clean:
     millis: int = 0
     failed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def retains(self) -> str:
+        """The first time as of which all is left that readers need, as far as this clean goes."""
+        return self.earliest or self.time
+
 
 def encode_clean_plan(plan: CleanPlan) -> bytes:
     """The requested (and the inflight) file of a clean."""
@@ -161,7 +166,11 @@ def decode_clean(data: bytes, name: str) -> Clean:
     Raises:
         CorruptFileError: the bytes are no such file.
     """
-    record = decode_container(data, name, load_schema(_METADATA))
+    return clean_of(decode_container(data, name, load_schema(_METADATA)))
+
+
+def clean_of(record: Mapping[str, Any]) -> Clean:
+    """The result of a clean by its Avro values, as the archive holds them, too."""
     cleaned: dict[str, Any] = record["partitionMetadata"]
     return Clean(
         time=record["startCleanTime"],

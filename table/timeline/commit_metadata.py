@@ -17,7 +17,8 @@ from keymark.table.layout.model import WriteStat
 Replaced = Mapping[str, Sequence[str]]
 """File ids by partition."""
 
-_REPLACED = "partitionToReplaceFileIds"
+REPLACED = "partitionToReplaceFileIds"
+"""The entry of a replace commit with what it took out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +150,12 @@ def encode_commit(
         "extraMetadata": {} if schema is None else {"schema": schema},
         "operationType": operation,
     }
-    return _encoded(document if replaced is None else {**document, _REPLACED: dict(replaced)})
+    return _encoded(document if replaced is None else {**document, REPLACED: dict(replaced)})
 
 
 def encode_replaced(data: bytes, replaced: Replaced) -> bytes:
     """The JSON `data` of a completed replace commit, with other file ids as those it takes out."""
-    return _encoded({**json.loads(data), _REPLACED: dict(replaced)})
+    return _encoded({**json.loads(data), REPLACED: dict(replaced)})
 
 
 def _encoded(document: Mapping[str, object]) -> bytes:
@@ -173,7 +174,7 @@ def decode_commit(data: bytes, name: str) -> CommitMetadata:
         ]
         replaced = {
             partition: tuple(str(file_id) for file_id in file_ids)
-            for partition, file_ids in (document.get(_REPLACED) or {}).items()
+            for partition, file_ids in (document.get(REPLACED) or {}).items()
         }
         schema = (document.get("extraMetadata") or {}).get("schema")
         return CommitMetadata(

@@ -13,7 +13,7 @@ from keymark.table.layout.model import Instant
 from keymark.table.layout.naming import FENCED, HOODIE
 from keymark.table.runtime.clock import Clock
 from keymark.table.storage.storage import Storage
-from keymark.table.timeline.clean_metadata import decode_clean
+from keymark.table.timeline.clean_metadata import Clean, decode_clean
 from keymark.table.timeline.commit_metadata import CommitMetadata, decode_commit
 from keymark.table.timeline.instant_name import (
     COMPLETED,
@@ -120,17 +120,12 @@ class Timeline:
                 replaced.update(((partition, file_id), instant.time) for file_id in file_ids)
         return replaced
 
-    def cleaned_files(self, as_of: str) -> tuple[tuple[str, str], ...]:
-        """(partition path, file name) of deleted files that a reader as of an instant could miss.
-
-        A clean leaves all that readers need as of the earliest instant that it retains, and later.
-        """
-        found: list[tuple[str, str]] = []
+    def cleans(self) -> tuple[Clean, ...]:
+        """What the completed cleans deleted, the oldest first."""
+        found = []
         for instant in self.completed({"clean"}):
             path = self.path(instant.time, instant.action, COMPLETED)
-            clean = decode_clean(self.storage.read(path), path)
-            if as_of < (clean.earliest or clean.time):
-                found.extend((p, name) for p, names in clean.files.items() for name in names)
+            found.append(decode_clean(self.storage.read(path), path))
         return tuple(found)
 
     @property

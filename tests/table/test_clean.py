@@ -8,8 +8,10 @@ from table_cases import create, data_rows, files, rows
 from keymark import Table
 from keymark.table.errors import InputError
 from keymark.table.metadata.partitions import FILES, RECORD_INDEX
+from keymark.table.properties.config import archive_folder
 from keymark.table.services.clean import clean_metadata_table
 from keymark.table.state.table_state import TableState
+from keymark.table.timeline.archived import archive_name, archived_instant, encode_archive
 
 OPTIONS = {
     "hoodie.cleaner.commits.retained": "2",
@@ -65,3 +67,30 @@ def test_a_savepoint_keeps_its_files(tmp_path):
     table.upsert(rows(range(6), ts=9))
     with pytest.raises(InputError, match="cleaned"):
         table.scan(as_of=kept)
+
+
+def test_what_an_archived_clean_deleted_is_missed(tmp_path):
+    """Hudi archives cleans by their own number, and commits not past a savepoint."""
+    table = create(tmp_path / "t", OPTIONS)
+    table.upsert(rows(range(6)))
+    kept, before = table.savepoint(), data_rows(table)
+    second = table.upsert(rows(range(6), ts=1, value="v1_")).instant
+    for number in range(2, 14):
+        table.upsert(rows(range(6), ts=number, value=f"v{number}_"))
+    state = TableState.load(table.storage)
+    assert state.metadata is not None
+    merged = max(i.time for i in state.metadata.timeline.completed({"commit"}))
+    timeline = state.timeline
+    older = [clean for clean in timeline.completed({"clean"}) if clean.time < merged]
+    assert len(older) > 5
+    read = [timeline.path(clean.time, "clean", clean.state) for clean in older]
+    entries = [
+        archived_instant(clean, table.storage.read(path), changed=clean.time, name=path)
+        for clean, path in zip(older, read, strict=True)
+    ]
+    table.storage.put(f"{archive_folder(timeline)}/{archive_name(1)}", encode_archive(entries))
+    for clean in older:
+        timeline.remove(clean.time, "clean")
+    assert data_rows(table, as_of=kept) == before
+    with pytest.raises(InputError, match="3 of their files were cleaned"):
+        table.scan(as_of=second)
