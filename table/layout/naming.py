@@ -38,6 +38,11 @@ HASH_RUNS = f"{KEYMARK}/hashes"
 PROPERTIES = f"{HOODIE}/hoodie.properties"
 PROPERTIES_BACKUP = f"{HOODIE}/hoodie.properties.backup"
 PARTITION_METADATA = ".hoodie_partition_metadata"
+BOOTSTRAPPED = "00000000000001"
+"""The instant of base files with meta columns alone: the rows are in files outside of the table.
+
+Source: HoodieTimeline.METADATA_BOOTSTRAP_INSTANT_TS.
+"""
 
 # Numbers of tokens: ten digits, and at most what Java's int holds.
 _TOKEN_FIRST = 10**9

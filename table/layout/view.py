@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import parse_base_file
+from keymark.table.layout.naming import BOOTSTRAPPED, parse_base_file
 from keymark.table.properties.config import archive_folder
 from keymark.table.timeline.archived import archive_number, decode_archive
 from keymark.table.timeline.clean_metadata import Clean, clean_of
@@ -54,6 +54,7 @@ def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> 
 
     Raises:
         InputError: files that held rows at the instant are gone, or it is no longer known.
+        UnsupportedTableError: files hold the meta columns alone, those of Hudi's bootstrap.
     """
     as_of = None if as_of is None else as_of_instant(as_of)
     found = []
@@ -75,6 +76,12 @@ def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> 
         known = latest.get(location)
         if known is None or file.instant_time > known.instant_time:
             latest[location] = file
+    if bare := sum(file.instant_time == BOOTSTRAPPED for file in latest.values()):
+        raise UnsupportedTableError(
+            f"{bare} base files are of Hudi's bootstrap: they hold the meta columns alone, the "
+            "others are in files outside of the table; let Hudi write the file groups anew, as by "
+            "clustering"
+        )
     if as_of is not None:
         _check_kept(latest, timeline, as_of)
     ordered = sorted(latest.values(), key=lambda file: (file.partition_path, file.file_id))

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from keymark.table.errors import CorruptFileError, InputError, StorageError
+from keymark.table.errors import (
+    CorruptFileError,
+    InputError,
+    StorageError,
+    UnsupportedTableError,
+)
+from keymark.table.layout.naming import BOOTSTRAPPED
 from keymark.table.properties.config import VERSION
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.storage import Storage
@@ -45,6 +51,7 @@ def read(spark: SparkSession, storage: Storage) -> DataFrame:
         StorageError: the table is not on this machine's disk, or cannot be listed.
         CorruptFileError: a part of the timeline cannot be read.
         InputError: the table has no rows.
+        UnsupportedTableError: it has base files of Hudi's bootstrap.
     """
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  only with Spark
 
@@ -70,6 +77,10 @@ def _file_groups(storage: Storage) -> tuple[str, list[tuple[str, list[str]]], bo
         raise CorruptFileError(storage.root, 0, problems[0])
     if not slices:
         raise InputError(f"{storage.root} has no rows")
+    if any(each.base and each.base.instant == BOOTSTRAPPED for each in slices):
+        raise UnsupportedTableError(
+            f"{storage.root} has base files of Hudi's bootstrap, which hold the meta columns alone"
+        )
     groups = [
         (each.base.path if each.base else "", [log.path for log in each.logs]) for each in slices
     ]

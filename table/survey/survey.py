@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from keymark.table.errors import TableError, UnsupportedTableError
-from keymark.table.layout.naming import HOODIE, PROPERTIES, PROPERTIES_BACKUP
+from keymark.table.layout.naming import (
+    BOOTSTRAPPED,
+    HOODIE,
+    PROPERTIES,
+    PROPERTIES_BACKUP,
+)
 from keymark.table.properties.config import decode_properties, no_table
 from keymark.table.storage.storage import Storage
 from keymark.table.survey import facts, samples
@@ -109,6 +114,11 @@ def survey(path: str, storage: Storage, *, commits: int | None = None) -> TableS
     problems: list[str] = []
     table = read_snapshot(storage, problems, commits=commits)
     properties = table.properties
+    if bare := sum(file.instant == BOOTSTRAPPED for file in table.bases):
+        problems.append(
+            f"{bare:,} base files are of Hudi's bootstrap: they hold the meta columns alone, and "
+            "their bytes count without the rest of the rows"
+        )
     sampled = samples.read_footers(storage, table.bases, problems)
     rows, row_bytes = _rows(table, sampled)
     known = [*table.replacements.values(), *table.commits.values()]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from table_cases import (
     DUP_POLICY,
@@ -30,6 +32,8 @@ from keymark.table.errors import (
     TableError,
     UnsupportedTableError,
 )
+from keymark.table.format.schema import META_COLUMNS
+from keymark.table.layout.naming import BOOTSTRAPPED
 from keymark.table.properties.seal import SEAL
 from keymark.table.timeline.restore_metadata import RestorePlan, encode_restore_plan
 from keymark.table.timeline.rollback_metadata import encode_plan
@@ -268,6 +272,32 @@ def test_tables_of_other_kinds(tmp_path, old, new, error, message):
     with pytest.raises(error, match=message) as caught:
         Table.open(str(tmp_path / "t"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_table_that_hudi_bootstrapped(tmp_path):
+    """Its base files hold the meta columns alone: the rows are in files outside of the table."""
+    table = create(tmp_path / "t", index="global_simple")
+    instant = table.bulk_insert(rows([1])).instant
+    shutil.rmtree(tmp_path / "t/.hoodie/metadata")
+    path = tmp_path / "t/.hoodie/hoodie.properties"
+    lines = path.read_text().splitlines(keepends=True)
+    gone = (SEAL, "metadata.partitions")
+    path.write_text("".join(line for line in lines if not any(name in line for name in gone)))
+    (base,) = (tmp_path / "t").rglob("*.parquet")
+    meta = pq.ParquetFile(base).read(columns=list(META_COLUMNS)).replace_schema_metadata()
+    base.unlink()
+    skeleton = base.with_name(base.name.replace(instant, BOOTSTRAPPED))
+    pq.write_table(meta.set_column(4, META_COLUMNS[4], pa.array([skeleton.name])), skeleton)
+    for path in (tmp_path / "t/.hoodie").glob(f"{instant}.*"):
+        path.rename(path.with_name(path.name.replace(instant, BOOTSTRAPPED)))
+    before = files(tmp_path / "t")
+    for work in (
+        lambda: Table.open(str(tmp_path / "t")).scan().to_arrow(),
+        lambda: Table.open(str(tmp_path / "t")).upsert(rows([2])),
+    ):
+        with pytest.raises(UnsupportedTableError, match="bootstrap"):
+            work()
+    assert files(tmp_path / "t") == before
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 from table_cases import unpack
 
 from keymark import cli
-from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
+from keymark.table.layout.naming import BOOTSTRAPPED
 from keymark.table.read import later_versions
 from keymark.table.storage.stores import storage_at
 
@@ -36,6 +37,14 @@ def test_rows_are_those_that_hudi_reads(spark, table):
     order = [(name, "ascending") for name in COLUMNS[:2]]
     rows = [tuple(row) for row in frame.select(COLUMNS).collect()]
     assert sorted(rows) == [tuple(row.values()) for row in expected.sort_by(order).to_pylist()]
+
+
+@pytest.mark.parametrize("table", ["1.2.0-own_partitioned"], indirect=True)
+def test_a_table_that_hudi_bootstrapped(table):
+    for base in [*table.rglob("*.parquet")]:
+        base.rename(base.with_name(f"{base.name.rpartition('_')[0]}_{BOOTSTRAPPED}.parquet"))
+    with pytest.raises(UnsupportedTableError, match="bootstrap"):
+        later_versions.columns(storage_at(str(table), {}))
 
 
 @pytest.mark.spark

@@ -222,6 +222,14 @@ def test_log_files_of_an_unfinished_write_are_not_counted(tmp_path):
     assert _file_groups(storage_at(str(table), {})) == groups
 
 
+def test_base_files_of_a_bootstrap_are_told(table):
+    for path in [*table.rglob("*.parquet")]:
+        stem = path.name.rpartition("_")[0]
+        path.rename(path.with_name(f"{stem}_00000000000001.parquet"))
+    found = look(table)
+    assert [line for line in found.problems if f"{found.files.base_files} base files are" in line]
+
+
 def test_file_groups_that_an_older_commit_replaced_are_gone(tmp_path):
     table = unpack("hudi-0.15.0-states.tar.gz", tmp_path) / "a_10_upsert"
     whole, newest = look(table), look(table, commits=1)

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from keymark.table.errors import CorruptFileError
+from keymark.table.errors import CorruptFileError, UnsupportedTableError
 from keymark.table.layout.model import Instant
+from keymark.table.layout.naming import BOOTSTRAPPED
 from keymark.table.layout.view import listed_files, snapshot
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.timeline.commit_metadata import CommitMetadata
@@ -70,3 +71,14 @@ def test_a_base_file_without_bytes_is_damage():
     listing = {"p": {f"id1_0-0-0_{TIMES[0]}.parquet": 0}}
     with pytest.raises(CorruptFileError, match=f"p/id1_0-0-0_{TIMES[0]}.parquet"):
         snapshot(listing, timeline(random.Random(0)))
+
+
+def test_files_that_hold_the_meta_columns_alone_are_refused_until_they_are_written_anew():
+    times = (BOOTSTRAPPED, TIMES[0])
+    instants = tuple(Instant(time=time, action="commit", state="completed") for time in times)
+    known = Timeline(LocalStorage("/nowhere"), "", instants)
+    bare = {f"id{n}_0-0-0_{BOOTSTRAPPED}.parquet": 9 for n in range(2)}
+    anew = {f"id{n}_0-0-1_{TIMES[0]}.parquet": 9 for n in range(2)}
+    with pytest.raises(UnsupportedTableError, match="2 base files are of Hudi's bootstrap"):
+        snapshot({"p": bare}, known)
+    assert [file.name for file in snapshot({"p": bare | anew}, known).files] == list(anew)
