@@ -1,15 +1,16 @@
 """One listing of a whole table, and the file slices that it shows.
 
 A slice is a base file with the log files on top of it. The log files of table version 6 are named
-by the instant of their base file, those of version 8 and later by their own; neither is older than
-the base file below it.
-Source: HoodieFileGroup, AbstractTableFileSystemView of Hudi 1.1.
+by the instant of their base file, those of version 8 and later by their own. Such a write may have
+begun before a compaction was planned, and ended after: then its log file is on top of what the
+compaction made.
+Source: HoodieFileGroup.getBaseInstantTime, AbstractTableFileSystemView of Hudi 1.1.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from keymark.table.layout.naming import HOODIE, METADATA
@@ -105,28 +106,43 @@ def _add(groups: Groups, partition: str, name: str, path: str, size: int) -> Non
         group.logs.append(ListedFile(match[2], path, size, int(match[3])))
 
 
+@dataclass(frozen=True, slots=True)
+class LogWrites:
+    """The writes of log files, where these have the instants of their own writes.
+
+    Attributes:
+        visible: whether the write of an instant was completed.
+        completions: when writes were completed, by instant, as far as the timeline tells.
+    """
+
+    visible: Callable[[str], bool]
+    completions: Mapping[str, str]
+
+    def ended(self, logs: Iterable[ListedFile]) -> dict[ListedFile, str]:
+        """The log files of completed writes, each with when it ended; of an archived one begun."""
+        done = (log for log in logs if self.visible(log.instant))
+        return {log: self.completions.get(log.instant, log.instant) for log in done}
+
+
 def latest(
-    group: FileGroup,
-    visible: Callable[[str], bool],
-    log_visible: Callable[[str], bool] | None = None,
+    group: FileGroup, visible: Callable[[str], bool], writes: LogWrites | None = None
 ) -> Slice | None:
     """The latest slice of a group; None where no write of it was completed.
 
     Args:
         group: its files.
         visible: whether the write of an instant was completed.
-        log_visible: as `slices` has it.
+        writes: as `slices` has it.
     """
     bases = sorted((f for f in group.bases if visible(f.instant)), key=lambda f: f.instant)
     newest = bases[-1] if bases else None
     since = newest.instant if newest else ""
-    logs = [log for log in group.logs if log.instant >= since]
-    if log_visible is not None:
-        logs = [log for log in logs if log_visible(log.instant)]
+    ended = {log: log.instant for log in group.logs} if writes is None else writes.ended(group.logs)
+    logs = [log for log, time in ended.items() if time >= since]
     if newest is None and not logs:
         return None
     replaced = zip(bases[:-1], (after.instant for after in bases[1:]), strict=True)
-    old = [*replaced, *((log, since) for log in group.logs if log.instant < since)]
+    old = [*replaced, *((log, since) for log, time in ended.items() if time < since)]
     logs.sort(key=lambda log: (log.instant, log.number))
     return Slice(base=newest, logs=tuple(logs), old=tuple(old))
 
@@ -135,7 +151,7 @@ def slices(
     groups: Groups,
     visible: Callable[[str], bool],
     replaced: Iterable[tuple[str, str]] = (),
-    log_visible: Callable[[str], bool] | None = None,
+    writes: LogWrites | None = None,
 ) -> Iterator[tuple[tuple[str, str], Slice]]:
     """Partition path and file id of each live file group, with its latest slice.
 
@@ -143,11 +159,10 @@ def slices(
         groups: of a table.
         visible: whether the write of an instant was completed.
         replaced: groups that a replacecommit took out.
-        log_visible: whether the write of a log file's instant was completed; None for all log
-            files, where they have the instant of their base file.
+        writes: of log files; None where they have the instant of their base file, all of them.
     """
     gone = frozenset(replaced)
     for place, group in groups.items():
-        found = None if place in gone else latest(group, visible, log_visible)
+        found = None if place in gone else latest(group, visible, writes)
         if found is not None:
             yield place, found

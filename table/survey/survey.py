@@ -21,7 +21,14 @@ from keymark.table.storage.storage import Storage
 from keymark.table.survey import facts, samples
 from keymark.table.survey.commits import Commit, decode
 from keymark.table.survey.instants import TIMELINE, WRITES, SurveyInstant, instants
-from keymark.table.survey.listing import ListedFile, Listing, Slice, list_table, slices
+from keymark.table.survey.listing import (
+    ListedFile,
+    Listing,
+    LogWrites,
+    Slice,
+    list_table,
+    slices,
+)
 from keymark.table.survey.model import RecordIndexFacts, TableSurvey
 
 VERSIONS = (6, 8, 9)
@@ -97,7 +104,8 @@ def read_snapshot(storage: Storage, problems: list[str], *, commits: int | None 
         place for each in (*replacements.values(), *read.values()) for place in each.replaced
     }
     # Before version 8 log files have the instant of their base file, whichever write made them.
-    log_visible = visible if version >= _FIRST_OWN_TIMELINE else None
+    completions = {each.time: each.completion for each in writes if each.completion}
+    own = LogWrites(visible, completions) if version >= _FIRST_OWN_TIMELINE else None
     return Snapshot(
         properties=properties,
         version=version,
@@ -105,7 +113,7 @@ def read_snapshot(storage: Storage, problems: list[str], *, commits: int | None 
         instants=known,
         commits=read,
         replacements=replacements,
-        slices=dict(slices(listing.groups, visible, replaced, log_visible)),
+        slices=dict(slices(listing.groups, visible, replaced, own)),
     )
 
 

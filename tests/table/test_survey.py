@@ -222,6 +222,20 @@ def test_log_files_of_an_unfinished_write_are_not_counted(tmp_path):
     assert _file_groups(storage_at(str(table), {})) == groups
 
 
+def test_a_log_file_of_a_write_that_ended_after_a_base_file_was_begun_is_on_top_of_it(tmp_path):
+    """As where a write and a compaction ran side by side: Hudi 1.x goes by the completion."""
+    table = unpack("hudi-1.2.0-own_merge_on_read.tar.gz", tmp_path) / "own_merge_on_read" / "table"
+    before = look(table)
+    last, earlier = "20261125090643744", "20261125090634000"
+    base = min(table.rglob("*_20261125090634819.parquet"))
+    for path in [*table.rglob(f"*{last}*")]:
+        path.rename(path.with_name(path.name.replace(last, earlier)))
+    assert look(table).files == before.files
+    _, groups, _ = _file_groups(storage_at(str(table), {}))
+    (log,) = dict(groups)[str(base.relative_to(table))]
+    assert f".{base.name.partition('_')[0]}_{earlier}.log.1" in log
+
+
 def test_base_files_of_a_bootstrap_are_told(table):
     for path in [*table.rglob("*.parquet")]:
         stem = path.name.rpartition("_")[0]
