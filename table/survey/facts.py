@@ -80,14 +80,11 @@ def is_partitioned(shards: Sequence[ShardFacts]) -> bool:
     return any(not _GLOBAL_SHARD.fullmatch(shard.file_group) for shard in shards)
 
 
-def services(
-    instants: Sequence[SurveyInstant], *, compacted: str | None, clusterings: int
-) -> Services:
+def services(instants: Sequence[SurveyInstant], *, clusterings: int) -> Services:
     """What ran beside the writes.
 
     Args:
         instants: of the active timeline, oldest first.
-        compacted: the action of a completed compaction; None where there are no log files.
         clusterings: how many replacecommits are clusterings.
     """
     done = Counter(each.action for each in instants if each.completed)
@@ -95,7 +92,7 @@ def services(
     return Services(
         instants=len(instants),
         cleans=done["clean"],
-        compactions=done[compacted] if compacted else 0,
+        compactions=sum(each.completed and each.compacts for each in instants),
         clusterings=clusterings,
         rollbacks=done["rollback"] + done["restore"],
         writes_since_clean=sum(

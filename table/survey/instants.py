@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.layout.naming import HOODIE
@@ -44,6 +44,8 @@ class SurveyInstant:
         completed: whether it came to its end.
         path: of the file that says so, relative to the table.
         completion: when it was completed; None where the file's name does not tell.
+        compacts: whether it was planned as a compaction. A bulk insert completes as a commit, too,
+            in a merge-on-read table of Hudi 1.2.
     """
 
     time: str
@@ -51,6 +53,7 @@ class SurveyInstant:
     completed: bool
     path: str
     completion: str | None = None
+    compacts: bool = False
 
     @property
     def seconds(self) -> float | None:
@@ -67,12 +70,15 @@ class SurveyInstant:
 def instants(paths: Iterable[str], folder: str) -> tuple[SurveyInstant, ...]:
     """The instants that the files of a timeline folder stand for, ordered by time."""
     furthest: dict[tuple[str, str], SurveyInstant] = {}
+    planned: set[str] = set()
     for path in paths:
         parent, _, name = path.rpartition("/")
         match = _NAME.fullmatch(name) if parent == folder else None
         if match is None or match[3] not in _ACTIONS:
             continue
         time, completion, action, state = match.groups()
+        if action == "compaction":
+            planned.add(time)
         done = state is None and action != "inflight"
         key = (time, _COMPLETES_AS.get(action, action))
         known = furthest.get(key)
@@ -84,4 +90,5 @@ def instants(paths: Iterable[str], folder: str) -> tuple[SurveyInstant, ...]:
                 path=path,
                 completion=completion if done else None,
             )
-    return tuple(sorted(furthest.values(), key=lambda each: (each.time, each.action)))
+    found = (replace(each, compacts=each.time in planned) for each in furthest.values())
+    return tuple(sorted(found, key=lambda each: (each.time, each.action)))

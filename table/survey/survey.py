@@ -147,7 +147,6 @@ def survey(path: str, storage: Storage, *, commits: int | None = None) -> TableS
         ),
         services=facts.services(
             table.instants,
-            compacted="commit" if merge_on_read else None,
             clusterings=sum(each.facts.operation == "CLUSTER" for each in known),
         ),
         filters=samples.filter_facts(sampled, problems),

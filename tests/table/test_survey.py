@@ -236,6 +236,16 @@ def test_a_log_file_of_a_write_that_ended_after_a_base_file_was_begun_is_on_top_
     assert f".{base.name.partition('_')[0]}_{earlier}.log.1" in log
 
 
+def test_a_bulk_insert_is_no_compaction(tmp_path):
+    """Hudi 1.2 completes it as a commit in a merge-on-read table, too."""
+    table = unpack("hudi-1.2.0-own_merge_on_read.tar.gz", tmp_path) / "own_merge_on_read" / "table"
+    (first,) = (table / ".hoodie/timeline").glob("*.commit.requested")
+    assert look(table).writes[0].operation == "BULK_INSERT"
+    assert look(table).services.compactions == 0
+    first.rename(first.with_name(first.name.replace("commit", "compaction")))
+    assert look(table).services.compactions == 1
+
+
 def test_base_files_of_a_bootstrap_are_told(table):
     for path in [*table.rglob("*.parquet")]:
         stem = path.name.rpartition("_")[0]
