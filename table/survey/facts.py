@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from keymark.indexes.workload import MAX_FILE_BYTES
-from keymark.table.layout.naming import is_bucket_file_id
+from keymark.table.layout.naming import bucket_of, is_bucket_file_id
 from keymark.table.survey.instants import WRITES, SurveyInstant
 from keymark.table.survey.listing import Groups, Slice, slices
 from keymark.table.survey.model import FileFacts, Services, ShardFacts
 
 OVERDUE_AFTER = 20
 """Commits after which a replaced file is overdue: twice `hoodie.cleaner.commits.retained`."""
+_BUCKETS_MAX = 100_000
+"""No bucket has a greater number. The UUID of a file id may start with eight digits by chance."""
 
 _GLOBAL_SHARD = re.compile(r"record-index-\d{4,}-\d+")
 
@@ -50,13 +52,17 @@ def file_facts(found: Slices, writes: Sequence[SurveyInstant]) -> FileFacts:
         sizes=(sizes[0], int(median(sizes)), sizes[-1]),
         fewest_files=sum(max(1, math.ceil(b / MAX_FILE_BYTES)) for b in by_partition.values()),
         largest_partition=max(by_partition.values(), default=0) / total if total else 0.0,
-        buckets=bool(found) and all(is_bucket_file_id(file_id) for _, file_id in found),
+        buckets=bool(found) and all(_names_bucket(file_id) for _, file_id in found),
         old_files=len(old),
         old_bytes=sum(file.size for file, _ in old),
         overdue_files=len(overdue),
         overdue_bytes=sum(file.size for file in overdue),
         overdue_after=OVERDUE_AFTER,
     )
+
+
+def _names_bucket(file_id: str) -> bool:
+    return is_bucket_file_id(file_id) and bucket_of(file_id) < _BUCKETS_MAX
 
 
 def shard_facts(groups: Groups) -> tuple[ShardFacts, ...]:

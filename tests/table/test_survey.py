@@ -246,6 +246,16 @@ def test_a_bulk_insert_is_no_compaction(tmp_path):
     assert look(table).services.compactions == 1
 
 
+def test_file_ids_that_start_with_digits_by_chance_are_no_buckets(table):
+    assert not look(table).files.buckets
+    for path in [*table.rglob("*.parquet")]:
+        path.rename(path.with_name(f"98765432{path.name[8:]}"))
+    assert not look(table).files.buckets
+    for path in [*table.rglob("*.parquet")]:
+        path.rename(path.with_name(f"00000003{path.name[8:]}"))
+    assert look(table).files.buckets
+
+
 def test_base_files_of_a_bootstrap_are_told(table):
     for path in [*table.rglob("*.parquet")]:
         stem = path.name.rpartition("_")[0]
