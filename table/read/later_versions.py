@@ -58,8 +58,12 @@ def read(spark: SparkSession, storage: Storage) -> DataFrame:
     root, groups, has_logs = _file_groups(storage)
     if not has_logs:
         paths = [str(Path(root, base)) for base, _ in groups]
-        # A recursive lookup takes no partition columns from the folders' names.
-        options = {"mergeSchema": "true", "recursiveFileLookup": "true"}
+        # No partition columns from folder names, no glob characters in them.
+        options = {
+            "mergeSchema": "true",
+            "recursiveFileLookup": "true",
+            "__globPaths__": "false",
+        }
         return spark.read.options(**options).parquet(*paths)
     merge = _Merge(root)
     schema = from_arrow_schema(merge.table(*groups[0]).schema)

@@ -39,6 +39,15 @@ def test_rows_are_those_that_hudi_reads(spark, table):
     assert sorted(rows) == [tuple(row.values()) for row in expected.sort_by(order).to_pylist()]
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("table", ["1.2.0-own_partitioned"], indirect=True)
+def test_folders_with_signs_of_patterns(spark, table):
+    """A partition path may hold them: `city=[a]`, `{b}`."""
+    (table / "2024").rename(table / "{2024}[1]")
+    rows = pq.read_metadata(table.parent / "expected.parquet").num_rows
+    assert later_versions.read(spark, storage_at(str(table), {})).count() == rows
+
+
 @pytest.mark.parametrize("table", ["1.2.0-own_partitioned"], indirect=True)
 def test_a_table_that_hudi_bootstrapped(table):
     for base in [*table.rglob("*.parquet")]:
