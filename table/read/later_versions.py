@@ -19,6 +19,7 @@ from keymark.table.errors import (
     StorageError,
     UnsupportedTableError,
 )
+from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.layout.naming import BOOTSTRAPPED
 from keymark.table.properties.config import VERSION
 from keymark.table.storage.local_storage import LocalStorage
@@ -36,8 +37,16 @@ def is_later(storage: Storage) -> bool:
 
 def columns(storage: Storage) -> list[str]:
     """The names of all columns, meta columns included; errors as in `read`."""
-    root, groups, _ = _file_groups(storage)
-    return list(_Merge(root).table(*groups[0]).column_names)
+    root, groups, has_logs = _file_groups(storage)
+    if has_logs:
+        return list(_Merge(root).table(*groups[0]).column_names)
+    # A file has the columns that the table had when it was written.
+    found: dict[str, None] = {}
+    for base, _ in groups:
+        found |= dict.fromkeys(
+            read_footer(storage.open(base)).metadata.schema.to_arrow_schema().names
+        )
+    return list(found)
 
 
 def read(spark: SparkSession, storage: Storage) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from table_cases import unpack
@@ -46,6 +47,25 @@ def test_folders_with_signs_of_patterns(spark, table):
     (table / "2024").rename(table / "{2024}[1]")
     rows = pq.read_metadata(table.parent / "expected.parquet").num_rows
     assert later_versions.read(spark, storage_at(str(table), {})).count() == rows
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", ["1.2.0-own_partitioned"], indirect=True)
+def test_a_column_that_newer_files_have(spark, table):
+    storage = storage_at(str(table), {})
+    _, groups, _ = later_versions._file_groups(storage)
+    _, *others = [base for base, _ in groups]
+    count = 0
+    for base in others:
+        rows = pq.ParquetFile(table / base).read()
+        pq.write_table(rows.append_column("added", pa.array(["a"] * len(rows))), table / base)
+        count += len(rows)
+    assert "added" in later_versions.columns(storage)
+    frame = later_versions.read(spark, storage)
+    assert sorted(frame.columns) == sorted(later_versions.columns(storage))
+    assert frame.where("added = 'a'").count() == count
+    rows = pq.read_metadata(table.parent / "expected.parquet").num_rows
+    assert frame.where("uuid is not null").count() == rows
 
 
 @pytest.mark.parametrize("table", ["1.2.0-own_partitioned"], indirect=True)
