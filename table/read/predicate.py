@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -94,12 +94,18 @@ _COMPARED = {
 
 def all_of(*parts: Condition | None) -> Condition:
     """What must hold together; None and ANYTHING say nothing about it."""
-    return AllOf(tuple(part for part in parts if part not in (None, ANYTHING)))
+    return AllOf(tuple(_joined((part for part in parts if part is not None), AllOf)))
 
 
 def any_of(*parts: Condition) -> Condition:
     """One of which must hold: ANYTHING where one of them is."""
-    return ANYTHING if ANYTHING in parts else AnyOf(parts)
+    return ANYTHING if ANYTHING in parts else AnyOf(tuple(_joined(parts, AnyOf)))
+
+
+def _joined(parts: Iterable[Condition], kind: type[AllOf | AnyOf]) -> Iterator[Condition]:
+    """The parts side by side, however deep they were nested: there may be thousands of them."""
+    for part in parts:
+        yield from part.parts if isinstance(part, kind) else (part,)
 
 
 def parse_condition(spark: SparkSession, where: str | None, schema: pa.Schema) -> Condition:

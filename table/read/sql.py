@@ -68,7 +68,8 @@ def _condition(node: exp.Expr, schema: pa.Schema) -> Condition:
     node = node.unnest()
     if isinstance(node, exp.And | exp.Or):
         join = all_of if isinstance(node, exp.And) else any_of
-        return join(_condition(node.left, schema), _condition(node.right, schema))
+        # As a list: each OR of a row of them is in the next one.
+        return join(*(_condition(part, schema) for part in node.flatten()))
     if {name for name, given in node.args.items() if given} - _UNDERSTOOD:
         return ANYTHING
     if isinstance(node, exp.Between):

@@ -24,8 +24,9 @@ from keymark import Table
 from keymark.table.errors import InputError
 from keymark.table.format.schema import META_COLUMNS
 from keymark.table.properties.config import KEY_COLUMN
+from keymark.table.read import predicate
 from keymark.table.read.matching import matching_files
-from keymark.table.read.predicate import ANYTHING, AllOf, Comparison, Operator
+from keymark.table.read.predicate import ANYTHING, AllOf, AnyOf, Comparison, Operator
 from keymark.table.read.sql import sql_condition
 
 SCHEMA = pa.schema(
@@ -89,6 +90,14 @@ def test_conditions_that_files_are_skipped_by(where, op, values):
 @pytest.mark.parametrize("where", LEFT_OUT)
 def test_conditions_that_leave_all_files(where):
     assert sql_condition(where, SCHEMA, "duckdb") == ANYTHING
+
+
+@pytest.mark.parametrize(("word", "kind"), [("OR", AnyOf), ("AND", AllOf)])
+def test_a_condition_of_thousands_of_parts(word, kind):
+    where = f" {word} ".join(f"n = {number}" for number in range(3000))
+    found = sql_condition(where, SCHEMA, "duckdb")
+    assert found == kind(tuple(Comparison("n", Operator.IN, (n,)) for n in range(3000)))
+    assert predicate.tested_columns(found) == {"n"}
 
 
 def test_a_condition_is_refused_that_is_none(tmp_path):
