@@ -120,13 +120,20 @@ def _findings(found: Sequence[ShapeRatios], first: str) -> list[Answer]:
             max(group, key=lambda each: each.ratios[key].median)
             for _, group in groupby(known, key=lambda each: each.label)
         ]
-        parts = [
-            f"{each.label} takes longest with {each.shape}, {ratio_words(each.ratios[key])} of "
-            f"{first}{_doubt(each.ratios[key], each.cell.noise)}"
-            for each in slowest
-        ]
+        parts = [_longest(each, first, each.ratios[key]) for each in slowest]
         made += [Answer(topic=topic, words=f"{'; '.join(parts)}.")] if parts else []
     return made
+
+
+def _longest(slowest: ShapeRatios, first: str, ratio: Summary) -> str:
+    """Which shape takes longest: that of the others which does, or the first one."""
+    times = ratio_words(ratio)
+    if ratio.median < 1:
+        words = f"{first}, then with {slowest.shape}, {times} of it"
+    else:
+        words = f"{slowest.shape}, {times} of {first}"
+    doubt = _doubt(ratio, slowest.cell.noise)
+    return f"{slowest.label} takes longest with {words}{doubt}"
 
 
 def _doubt(ratio: Summary, noise: float) -> str:

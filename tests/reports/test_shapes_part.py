@@ -61,6 +61,16 @@ def test_the_page_and_the_summaries_say_which_shape_takes_longest(tmp_path):
     assert record["ratios"]["tag"]["ratio"] == pytest.approx(1.1)
 
 
+def test_where_all_others_take_less_the_first_shape_takes_longest(tmp_path):
+    """Global bloom tags keys that grow with time, or are skewed, in a third of the time."""
+    (run,) = load([run_of(tmp_path, indexes=("record", "global_bloom"))])
+    said = {each.topic: each.words for each in shapes_part(run).findings}
+    assert said["Tagging"] == (
+        "record takes longest with skewed, 1.10x of random; "
+        "global_bloom takes longest with random, then with time_ordered, 0.333x of it."
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
