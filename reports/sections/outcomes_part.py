@@ -21,6 +21,7 @@ from keymark.reports.render.text import NOTHING, clean, without_folders
 
 VERIFIED, REFUSED, FAILED, WRONG = "verified", "refused", "failed", "wrong answer"
 ENDED = "ended at a limit"
+_WORST_FIRST = (WRONG, FAILED, ENDED, REFUSED, VERIFIED)
 
 _REFUSALS = re.compile(
     r"NotSupported|UnsupportedOperation|(?:does not|doesn't) (?:support|work with)|not supported"
@@ -82,7 +83,7 @@ def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
         return None
     ordered = sorted(cells, key=lambda cell: (cell.spec.order, cell.index, cell.variant))
     columns = list(dict.fromkeys((cell.index, cell.variant) for cell in ordered))
-    marks = {(cell.engine, cell.index, cell.variant): _mark(cell) for cell in cells}
+    marks = _marks(cells)
     absent = {name for run in runs for name in run.record.skipped}
     rows = tuple(
         Row(
@@ -109,6 +110,15 @@ def _shared(reasons: Sequence[Reason]) -> list[Reason]:
         first = found.get(each.words)
         found[each.words] = replace(first, names=first.names + each.names) if first else each
     return list(found.values())
+
+
+def _marks(cells: Sequence[CellView]) -> dict[Place, str]:
+    """What became of each place: where it was measured on several data, the worst of it."""
+    found: dict[Place, str] = {}
+    for cell in cells:
+        place = (cell.engine, cell.index, cell.variant)
+        found[place] = min(found.get(place, VERIFIED), _mark(cell), key=_WORST_FIRST.index)
+    return found
 
 
 def _outcome(marks: Mapping[Place, str], place: Place, absent: Collection[str]) -> str:

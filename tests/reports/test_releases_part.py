@@ -182,6 +182,25 @@ def test_a_reason_that_cells_share_is_told_once(tmp_path):
     assert f"--engine {OLD} --index bloom" in reason.command
 
 
+def test_a_wrong_answer_on_some_data_marks_the_whole_place(tmp_path):
+    shapes = ("random", "time_ordered")
+    cells = [
+        {"cell": f"{engine}/record/shape-{shape}", "engine": engine, "index": "record",
+         "options": {}, "shape": shape, "rows": 10, "batch": 0}
+        for engine in (OLD, NEW) for shape in shapes
+    ]  # fmt: skip
+    samples = [
+        sample(cell=each["cell"], engine=each["engine"], **said)
+        for each in cells
+        for said in [wrong("1 row") if (each["engine"], each["shape"]) == (NEW, "random") else {}]
+    ]
+    (run,) = load([write_run(tmp_path / "run", samples, {"run_id": "r1", "cells": cells})])
+    found = outcomes_part([run])
+    marks = {row.label: row.entries[1].value for row in found.grid.rows}
+    assert marks == {OLD: "verified", NEW: "wrong answer"}
+    assert found.finding == "1 of 2 cells of Hudi are verified, 1 wrong answer."
+
+
 def wrong(reason, **more):
     return {"verified": False, "reason": reason, **more}
 
