@@ -16,7 +16,7 @@ from keymark.harness.store.units import Unit
 from keymark.indexes.workload import SHARD_BYTES
 from keymark.reports.advise.situation import Situation
 from keymark.reports.render.format_values import amount
-from keymark.table.survey.model import ShardFacts, TableSurvey
+from keymark.table.survey.model import RecordIndexFacts, ShardFacts, TableSurvey
 
 HUDI_SHARDS = 10
 """`hoodie.metadata.record.index.min.filegroup.count`: Hudi makes no index with fewer."""
@@ -24,6 +24,8 @@ PUBLISHED_KEYS = 2_000_000
 """Keys a shard of the published experiment: 2,000,000,000 in 1,000 file groups."""
 SHARD_KEYS = 5 * PUBLISHED_KEYS
 """From which there are too few shards, whatever their bytes."""
+GROWTH = 2.0
+"""`hoodie.metadata.record.index.growth.factor`: how many times as many keys have room."""
 FEW_KEYS = 100_000
 """Keys a shard up to which fewer shards than Hudi's own cost nothing: some 5 MB."""
 SKEW = 2.0
@@ -85,17 +87,35 @@ def few_shards(survey: TableSurvey, _: Situation) -> Finding | None:
     few = not index.partitioned and count < HUDI_SHARDS and keys > FEW_KEYS
     if largest <= SHARD_BYTES and keys <= SHARD_KEYS and not few:
         return None
-    wanted = max(HUDI_SHARDS, math.ceil(survey.rows / PUBLISHED_KEYS))
+    least = "" if index.partitioned else f"makes {HUDI_SHARDS} at least and "
     return Finding(
         kind="few_shards",
         urgency=Urgency.NOW,
         what=f"the record index has {count:,} file groups, {keys:,.0f} keys and up to "
         f"{_bytes(largest)} each",
         why="a lookup has one task a file group, and an update writes to every one that gets a "
-        f"key; Hudi makes {HUDI_SHARDS} at least and lets none pass {_bytes(SHARD_BYTES)}",
-        do="build the index anew: one write with hoodie.metadata.record.index.enable=false, then "
-        f"true with hoodie.metadata.record.index.min.filegroup.count={wanted}",
+        f"key; Hudi {least}lets none pass {_bytes(SHARD_BYTES)}",
+        do=f"build the index anew: one write with {_options(index)}.enable=false, then true with "
+        f"{_more_shards(survey, index)}",
     )
+
+
+def _options(index: RecordIndexFacts) -> str:
+    """What the names of the options begin with that make a record index."""
+    return f"hoodie.metadata.record.{'level.' * index.partitioned}index"
+
+
+def _more_shards(survey: TableSurvey, index: RecordIndexFacts) -> str:
+    """The options that give a record index room; those of a partitioned one are of each path."""
+    count, options = len(index.shards), _options(index)
+    if index.partitioned:
+        paths = max(survey.files.partitions, 1)
+        wanted = max(count // paths + 1, math.ceil(survey.rows / paths / PUBLISHED_KEYS))
+        return ", ".join(f"{options}.{end}.filegroup.count={wanted}" for end in ("min", "max"))
+    stored = sum(map(_size, index.shards))
+    by_keys, by_bytes = survey.rows / PUBLISHED_KEYS, GROWTH * stored / SHARD_BYTES
+    wanted = max(HUDI_SHARDS, count + 1, math.ceil(by_keys), math.ceil(by_bytes))
+    return f"{options}.min.filegroup.count={wanted}"
 
 
 def skewed_shard(survey: TableSurvey, _: Situation) -> Finding | None:
@@ -203,14 +223,17 @@ def index_unused(survey: TableSurvey, at: Situation) -> Finding | None:
     if survey.record_index is None or index is None or index.partition_in(survey.version):
         return None
     size = sum(map(_size, survey.record_index.shards))
+    type_ = "RECORD_INDEX (since Hudi 1.1 GLOBAL_RECORD_LEVEL_INDEX)"
+    if survey.record_index.partitioned:
+        type_ = "RECORD_LEVEL_INDEX"
     return Finding(
         kind="index_unused",
         urgency=Urgency.NOW,
         what=f"the writer uses {index.name}, and the metadata table has a record index of "
         f"{_bytes(size)}",
         why="every write keeps it up to date and none asks it (hoodie.index.type)",
-        do="set hoodie.index.type=RECORD_INDEX (since Hudi 1.1 GLOBAL_RECORD_LEVEL_INDEX), or drop "
-        "it (hoodie.metadata.record.index.enable=false)",
+        do=f"set hoodie.index.type={type_}, or drop it "
+        f"({_options(survey.record_index)}.enable=false)",
     )
 
 

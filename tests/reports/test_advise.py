@@ -158,6 +158,33 @@ def test_every_rule_has_a_fault():
     assert {rule.__name__ for rule in RULES} == {kind for _, _, kind in FAULTS.values()}
 
 
+def done(survey, known, kind, **asked):
+    """What the finding of a kind says is to be done."""
+    return next(each.do for each in advice(survey, known, **asked).findings if each.kind == kind)
+
+
+def test_an_index_that_is_built_anew_gets_more_file_groups_than_it_has(known):
+    """Of long keys 10,000,000 take more than the published 2,000,000 keys a file group allow."""
+    said = done(FAULTS["full shards"][0], known, "few_shards")
+    assert said.endswith("hoodie.metadata.record.index.min.filegroup.count=44")
+    said = done(FAULTS["few shards"][0], known, "few_shards")
+    assert said.endswith("hoodie.metadata.record.index.min.filegroup.count=10")
+
+
+def test_advice_on_a_partitioned_record_index_names_its_own_options(known):
+    index = record_index(partitioned=True, shards=shards(10, size=1100 * MIB))
+    said = done(healthy(rows=400_000_000, record_index=index), known, "few_shards")
+    assert said == (
+        "build the index anew: one write with hoodie.metadata.record.level.index.enable=false, "
+        "then true with hoodie.metadata.record.level.index.min.filegroup.count=20, "
+        "hoodie.metadata.record.level.index.max.filegroup.count=20"
+    )
+    index = record_index(partitioned=True)
+    said = done(healthy(record_index=index), known, "index_unused", index="global_simple")
+    assert "hoodie.index.type=RECORD_LEVEL_INDEX," in said
+    assert "(hoodie.metadata.record.level.index.enable=false)" in said
+
+
 def test_another_index_is_advised_where_it_saves_a_good_part(known):
     """Among 1,000,000 rows with a small batch, a scan of all keys is most of a write."""
     survey = healthy(**SCANS)
