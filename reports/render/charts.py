@@ -331,14 +331,17 @@ def stacked_medians(whole: SummaryTable) -> tuple[dict[str, list[float]], list[f
 
 
 def interval_words(summaries: Sequence[Summary]) -> str:
-    """Say what a bar and its whisker are: ``median of 3, whisker = range``."""
+    """Say what a bar and its whisker are: ``median of n = 3, whisker: range``."""
     counts = sorted({summary.n for summary in summaries})
     if counts == [1]:
         return "n = 1, spread unknown"
     n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    if all(summary.coverage >= CONFIDENCE for summary in summaries):
+    reached = {summary.coverage >= CONFIDENCE for summary in summaries}
+    if reached == {True}:
         return f"median of n = {n}, whisker: 95% interval"
-    return f"median of n = {n}, whisker: range"
+    if reached == {False}:
+        return f"median of n = {n}, whisker: range"
+    return f"median of n = {n}\nwhisker: 95% interval, of fewer than 6 the range"
 
 
 class _TextInside(Text):

@@ -15,6 +15,7 @@ from keymark.reports.model import projection, tables
 from keymark.reports.render import charts
 from keymark.reports.render.format_values import axis_scale, digits
 from keymark.reports.render.layout import lay_out
+from keymark.reports.stats.statistics import summarize
 
 
 @pytest.fixture
@@ -112,3 +113,16 @@ def test_what_is_written_around_rows_is_within_the_picture(label):
     extents = [text.get_window_extent().extents for text in axes.texts]
     assert len(extents) == 7
     assert all(x0 >= 0 and y0 >= 0 and x1 <= 450 and y1 <= 200 for x0, y0, x1, y1 in extents)
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((1, 1), "n = 1, spread unknown"),
+        ((3, 5), "median of n = 3 to 5, whisker: range"),
+        ((6, 9), "median of n = 6 to 9, whisker: 95% interval"),
+        ((2, 9), "median of n = 2 to 9\nwhisker: 95% interval, of fewer than 6 the range"),
+    ],
+)
+def test_what_a_whisker_is_is_said_of_few_values_and_of_many(counts, words):
+    assert charts.interval_words([summarize(range(n)) for n in counts]) == words
