@@ -252,7 +252,7 @@ def _boosts(writes: Summary | None, reads: Summary | None, noise: float) -> Entr
     helped = [
         name
         for name, ratio in (("writes", writes), ("reads", reads))
-        if ratio.median < _BOOST and is_shown(ratio, noise)
+        if ratio.high < _BOOST and is_shown(ratio, noise)
     ]
     return Entry(value=" and ".join(helped) or "neither shown")
 
