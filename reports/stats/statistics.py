@@ -108,10 +108,11 @@ def interval_depth(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
         How many values to leave out at either end, and the real coverage of that interval;
         0 and the coverage of the range where no interval reaches the confidence.
     """
-    depth, tail, best = 0, 0, 1.0 - 2.0 / 2**n
+    # Of 1,024 values and more these numbers are too large for floats; their quotient is not.
+    depth, tail, best = 0, 0, 1.0 - 2 / 2**n
     for left_out in range((n + 1) // 2):
         tail += comb(n, left_out)
-        coverage = 1.0 - 2.0 * tail / 2**n
+        coverage = 1.0 - 2 * tail / 2**n
         if coverage < confidence:
             break
         depth, best = left_out, coverage

@@ -40,7 +40,7 @@ def test_six_values_reach_the_confidence_without_caveat():
     assert (summary.low, summary.high, summary.caveats) == (1, 6, ())
 
 
-@pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 15, 20, 21, 50, 101])
+@pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 15, 20, 21, 50, 101, 1024, 2001])
 def test_depth_is_the_deepest_that_reaches_the_confidence(n):
     depth, coverage = interval_depth(n)
     assert coverage == pytest.approx(1 - 2 * binom.cdf(depth, n, 0.5))
