@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from keymark.harness.engines import NATIVE
 from keymark.harness.store.units import METRICS, Better
 from keymark.reports.gate.causes import Cause
 from keymark.reports.gate.compare import SET_UP, Finding, Gate
@@ -153,8 +154,9 @@ def _is_about(key: str, cell: str) -> bool:
     if key.startswith(_OF_INDEX):
         return key.removeprefix(_OF_INDEX).split(".")[0] in parts
     if key.startswith(_OF_ENGINE):
-        rest = key.removeprefix(_OF_ENGINE)
-        return "@" not in parts[0] or rest.startswith(f"{parts[0]}.")
+        # With --base-engine, names of cells have no engine.
+        has_engine = parts[0] == NATIVE or "@" in parts[0]
+        return not has_engine or key.startswith(f"{_OF_ENGINE}{parts[0]}.")
     return True
 
 

@@ -83,6 +83,22 @@ def test_a_setting_of_another_index_is_no_cause(capsys, tmp_path, base):
     assert "<details><summary>no setting, version or stage tells why (4 numbers)</summary>" in text
 
 
+def test_a_setting_of_another_engine_is_no_cause(capsys, tmp_path, base):
+    worse = edited(base, tmp_path / "w", one_more_task)
+    record = json.loads((worse / "run.json").read_text())
+    options = {"hudi@1.2.0": {"hoodie.parquet.small.file.limit": "0"}}
+    record["scenario"]["table"]["engine_options"] = options
+    (worse / "run.json").write_text(json.dumps(record))
+    code, said, text = comment(capsys, tmp_path, base, worse)
+    assert code == 1
+    assert "cause: Spark tasks of upsert_2 grew 1.67 %\n" in said
+    assert "small.file.limit" not in text
+    record["scenario"]["table"]["engine_options"] = {"native": options["hudi@1.2.0"]}
+    (worse / "run.json").write_text(json.dumps(record))
+    _, said, _ = comment(capsys, tmp_path, base, worse)
+    assert "grew 1.67 %: `small.file.limit` went from — to 0" in said
+
+
 def test_versions_are_a_cause_where_no_setting_is(capsys, tmp_path, base):
     worse = recorded(edited(base, tmp_path / "w", one_more_task), spark="4.0.0")
     _, _, text = comment(capsys, tmp_path, base, worse)
