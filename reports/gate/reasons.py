@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf, log
 
 from keymark.harness.engines import NATIVE
 from keymark.harness.store.units import METRICS, Better
 from keymark.reports.gate.causes import Cause
 from keymark.reports.gate.compare import SET_UP, Finding, Gate
 from keymark.reports.gate.run_numbers import RunNumbers
-from keymark.reports.gate.verdicts import Judged
+from keymark.reports.gate.verdicts import Judged, Verdict
 from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.text import clean, listed
 
@@ -59,16 +60,29 @@ class Reason:
 
 
 def reasons(gate: Gate, found: Sequence[Finding]) -> list[Reason]:
-    """Findings by their reason, in the order of the first of each."""
+    """Findings by their reason, in the order of the first of each.
+
+    Those of a reason stay in the order of their verdicts, and of one verdict the worst is first.
+    """
+    kinds = list(dict.fromkeys(map(_kind, found)))
     grouped: dict[str, list[Finding]] = {}
     for each in found:
         grouped.setdefault(_reason(gate, each), []).append(each)
-    return [Reason(words, tuple(members)) for words, members in grouped.items()]
+
+    def worst_first(each: Finding) -> tuple[int, float]:
+        return kinds.index(_kind(each)), -_growth(each)
+
+    return [Reason(words, tuple(sorted(of, key=worst_first))) for words, of in grouped.items()]
 
 
-def lead(reason: Reason) -> str:
-    """The answer in a sentence: ``the index grew 53 %: `min.filegroup.count` went ...``."""
-    first = min(reason.findings, key=_importance)
+def lead(found: Sequence[Reason]) -> str:
+    """The answer in a sentence: ``the index grew 53 %: `min.filegroup.count` went ...``.
+
+    Args:
+        found: at least one, with findings that became worse; the most important one is told.
+    """
+    firsts = [(min(each.findings, key=_importance), each) for each in found]
+    first, reason = min(firsts, key=lambda pair: _importance(pair[0]))
     if first.candidate is None and first.judged.ratio is None:
         return _left_out(first)
     return f"{grown(first)}: {reason.words}" if reason.words else grown(first)
@@ -168,10 +182,22 @@ def _versions(base: RunNumbers, candidate: RunNumbers) -> Iterable[Change]:
             yield Change(clean(name, 60), clean(before, 60), clean(after, 60))
 
 
+def _kind(finding: Finding) -> tuple[Verdict, bool]:
+    return finding.judged.verdict, finding.decides
+
+
 def _importance(finding: Finding) -> tuple[bool, int, float]:
+    """Where a finding stands among others, the most important first; a whole cell before all."""
     metric = finding.key.metric
     place = _FOREMOST.index(metric) if metric in _FOREMOST else len(_FOREMOST)
-    return not finding.decides, place, -(finding.judged.ratio or 0.0)
+    return not finding.decides, place if metric else -1, -_growth(finding)
+
+
+def _growth(finding: Finding) -> float:
+    """By how much a number is worse, as a logarithm; infinite where it has no ratio."""
+    judged = finding.judged
+    ratio = _worst(judged, finding.demand.better) or judged.ratio
+    return abs(log(ratio)) if ratio else inf
 
 
 def _percent(share: float) -> str:

@@ -210,7 +210,7 @@ def marker(gate: Gate) -> str:
 def leading(gate: Gate) -> str:
     """What became worse most, and why, in a sentence without its full stop; empty for nothing."""
     found = gate.with_verdict(Verdict.REGRESSION, decides=True)
-    return lead(reasons(gate, found)[0]) if found else ""
+    return lead(reasons(gate, found)) if found else ""
 
 
 def _folded(reason: Reason) -> Iterable[str]:

@@ -99,6 +99,31 @@ def test_a_setting_of_another_engine_is_no_cause(capsys, tmp_path, base):
     assert "grew 1.67 %: `small.file.limit` went from — to 0" in said
 
 
+def test_what_became_worse_most_leads_whatever_cell_it_is_of(capsys, tmp_path, base):
+    """Tasks of global bloom, the first cell, grow by 1.67 %, and the record index by 53 %."""
+
+    def both(line):
+        hit = line["metric"] == "tasks" and line["index"] == "global_bloom"
+        return larger_index(line | {"value": line["value"] + hit})
+
+    worse = recorded(edited(base, tmp_path / "w", both), shards="6")
+    _, said, text = comment(capsys, tmp_path, base, worse)
+    cause = "the index grew 53 %: `min.filegroup.count` went from 2 to 6"
+    assert f"cause: {cause}\n" in said
+    assert text.splitlines()[3] == f"**The{cause[3:]}.**"
+
+
+def test_rows_of_one_cause_are_folded_worst_first(capsys, tmp_path, base):
+    def more(line):
+        hit = line["metric"] == "tasks" and line["index"] == "global_bloom"
+        by = {"upsert_1": 1, "upsert_2": 3, "delete": 2}.get(line["step"], 0)
+        return line | {"value": line["value"] + by * hit}
+
+    _, _, text = comment(capsys, tmp_path, base, recorded(edited(base, tmp_path / "w", more)))
+    steps = re.findall(r"\| native/global_bloom \| (\w+) \|", text)
+    assert steps == ["upsert_2", "delete", "upsert_1"]
+
+
 def test_versions_are_a_cause_where_no_setting_is(capsys, tmp_path, base):
     worse = recorded(edited(base, tmp_path / "w", one_more_task), spark="4.0.0")
     _, _, text = comment(capsys, tmp_path, base, worse)
