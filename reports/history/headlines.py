@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -17,7 +18,7 @@ from keymark.harness.store.run_record import RunRecord
 from keymark.reports.gate.run_numbers import Key
 from keymark.reports.history.series import History, differing_work, number_history
 from keymark.reports.model import facts, projection, tables
-from keymark.reports.model.measures import Measure
+from keymark.reports.model.measures import BY_KEY, Measure
 from keymark.reports.render.text import clean
 
 
@@ -134,21 +135,22 @@ def _headlines(group: Sequence[_EndedRun]) -> list[HeadlineHistory]:
     runs = [run for each in group for run in projection.load([each.path])]
     measures: dict[str, Measure] = {}
     numbers: dict[str, dict[Key, dict[int, float]]] = {}
-    native: dict[Key, bool] = {}
+    engines: dict[Key, str] = {}
     for place, run in enumerate(runs):
-        for cell in (cell for cell in run.cells if cell.verified):
-            for shown in tables.headline_measures([cell]):
-                measure = measures.setdefault(shown.key, shown)
-                key = Key(cell.cell, measure.step, measure.phase, measure.metric)
-                if values := measure.values(cell):
-                    of_measure = numbers.setdefault(measure.key, {})
-                    of_measure.setdefault(key, {})[place] = median(values.values())
-                    native[key] = is_native(cell.engine)
+        right = [cell for cell in run.cells if cell.verified]
+        for cell, shown in product(right, tables.headline_measures(right)):
+            measure = _lasting(shown, cell.engine)
+            measures.setdefault(measure.key, measure)
+            key = Key(cell.cell, measure.step, measure.phase, measure.metric)
+            if values := measure.values(cell):
+                of_measure = numbers.setdefault(measure.key, {})
+                of_measure.setdefault(key, {})[place] = median(values.values())
+                engines[key] = cell.engine
     names = tuple(clean(run.run_id) for run in runs)
     found = []
     for name, measure in measures.items():
         series = tuple(
-            number_history(key, measure.unit, values, native=native[key])
+            number_history(key, measure.unit, values, native=is_native(engines[key]))
             for key, values in numbers.get(name, {}).items()
             if len(values) > 1
         )
@@ -156,3 +158,13 @@ def _headlines(group: Sequence[_EndedRun]) -> list[HeadlineHistory]:
             history = History(runs=names, series=series, begins=(), warnings=())
             found.append(HeadlineHistory(key=name, title=measure.what, history=history))
     return found
+
+
+def _lasting(shown: Measure, engine: str) -> Measure:
+    """A measure of one run as those of all runs know it.
+
+    A run whose Keymark has no scan calls its read by Spark the point query.
+    """
+    if shown.of_keymark and is_native(engine):
+        return BY_KEY["point_query_spark"]
+    return shown

@@ -283,6 +283,36 @@ def test_the_headlines_of_a_folder_of_runs_are_drawn(capsys, tmp_path):
     assert "run12 | native/record upsert total wall_s |" in said
 
 
+def runs_of(tmp_path, name, samples, **info):
+    """Run folders, each with the samples that one of `samples` says."""
+    paths = []
+    for number, taken in enumerate(samples):
+        shared = {"run_id": f"{name}{number}"}
+        info |= shared | {"scenario": {"name": name}}
+        made = [sample(**shared, **said) for said in taken]
+        paths.append(write_run(tmp_path / shared["run_id"], made, info))
+    return paths
+
+
+def test_a_scan_and_a_read_by_spark_are_told_apart_whatever_cell_is_first(tmp_path):
+    """Hudi's record index stands before Keymark's global simple one."""
+    ours = {"cell": "native/global_simple", "index": "global_simple"}
+    taken = [
+        {"cell": "hudi@1.2.0/record", "engine": "hudi@1.2.0", "step": "point_query", "value": 2.0},
+        {**ours, "step": "point_query", "value": 0.1},
+        {**ours, "step": "point_query_spark", "value": 3.0},
+    ]
+    (work,) = read_all(runs_of(tmp_path, "queries", [taken, taken]))
+    found = {
+        each.key: {series.key.cell: series.values[0] for series in each.history.series}
+        for each in work.headlines
+    }
+    assert found == {
+        "point_query": {"hudi@1.2.0/record": 2.0, "native/global_simple": 0.1},
+        "point_query_spark": {"hudi@1.2.0/record": 2.0, "native/global_simple": 3.0},
+    }
+
+
 def many_cells(tmp_path, cells, *, runs=6):
     """Runs of many cells; the tasks of each grow from the fourth run on, their times stay."""
     paths = []
