@@ -40,11 +40,14 @@ def format_charts(run: Run) -> Iterator[tuple[Chart, str]]:
 
 
 def _finding(found: Sequence[FormatAnswer]) -> str:
-    """Who answers how many of the questions best."""
-    won = Counter(each.best.label for each in found if each.best and not each.rivals)
+    """Who answers how many of the questions best; one that answers alone is no better."""
+    clear = [each for each in found if not each.rivals]
+    won = Counter(each.best.label for each in clear if each.best and each.following)
     parts = [f"{name} answers {count} best" for name, count in won.most_common()]
-    unclear = sum(bool(each.rivals) for each in found)
+    unclear = len(found) - len(clear)
     parts += [f"{unclear} {'has' if unclear == 1 else 'have'} no clear best"] if unclear else []
+    alone = len(clear) - won.total()
+    parts += [f"{alone} {'has' if alone == 1 else 'have'} one answer only"] if alone else []
     return f"Of {len(found)} question{'' if len(found) == 1 else 's'}, {listed(parts)}."
 
 

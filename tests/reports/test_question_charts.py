@@ -46,6 +46,14 @@ def test_formats_are_shown_as_multiples_of_the_best(tmp_path):
     ET.fromstring(made.drawing.pictures(Lettering()).svg)
 
 
+def test_a_question_that_one_format_answers_alone_is_not_won(tmp_path):
+    alone = {"range_query total wall_s": 1.0}
+    told = {**WRITES, NATIVE: WRITES[NATIVE] | alone}
+    ((made, finding),) = format_charts(load(formats_of(tmp_path / "run", told)))
+    assert len(made.grid.rows) == 2
+    assert finding == "Of 2 questions, record · native answers 1 best and 1 has one answer only."
+
+
 def test_a_mode_without_compaction_stands_beside_those_that_compact(tmp_path):
     compacted = f"{ICEBERG}/kept"
     told = {
