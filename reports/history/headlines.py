@@ -146,11 +146,18 @@ def _headlines(group: Sequence[_EndedRun]) -> list[HeadlineHistory]:
                 of_measure = numbers.setdefault(measure.key, {})
                 of_measure.setdefault(key, {})[place] = median(values.values())
                 engines[key] = cell.engine
+    seeded = set.intersection(*(set(run.record.seeded_ids) for run in runs))
     names = tuple(clean(run.run_id) for run in runs)
     found = []
     for name, measure in measures.items():
         series = tuple(
-            number_history(key, measure.unit, values, native=is_native(engines[key]))
+            number_history(
+                key,
+                measure.unit,
+                values,
+                native=is_native(engines[key]),
+                seeded=engines[key] in seeded,
+            )
             for key, values in numbers.get(name, {}).items()
             if len(values) > 1
         )

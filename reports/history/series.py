@@ -107,8 +107,15 @@ def read(paths: Sequence[Path]) -> History:
             units[key] = measured.unit
     apart = list(_versions_apart(found))
     foreign = frozenset().union(*(side.foreign for side in found))
+    unseeded = frozenset().union(*(side.unseeded for side in found))
     series = [
-        number_history(key, units[key], values, native=key.cell not in foreign)
+        number_history(
+            key,
+            units[key],
+            values,
+            native=key.cell not in foreign,
+            seeded=key.cell not in unseeded,
+        )
         for key, values in numbers.items()
         if len(values) > 1 and key.metric in METRICS
     ]
@@ -184,7 +191,7 @@ def differing_work(first: Mapping[str, str], other: Mapping[str, str]) -> list[s
 
 
 def number_history(
-    key: Key, unit: str, values: Mapping[int, float], *, native: bool
+    key: Key, unit: str, values: Mapping[int, float], *, native: bool, seeded: bool
 ) -> NumberHistory:
     """One number with its changes.
 
@@ -193,8 +200,9 @@ def number_history(
         unit: base unit.
         values: its medians by the place of the run, in order.
         native: whether its engine is Keymark's own.
+        seeded: whether files of all runs were named from a seed; else sizes vary by chance.
     """
-    demand = Policy().demand(key, native=native)
+    demand = Policy().demand(key, native=native, seeded=seeded)
     numbers = tuple(values.values())
     if demand.kind is Kind.COUNTER and demand.level is Level.REQUIRED:
         changes = counter_changes(numbers, demand.tolerance)

@@ -313,6 +313,23 @@ def test_a_scan_and_a_read_by_spark_are_told_apart_whatever_cell_is_first(tmp_pa
     }
 
 
+@pytest.mark.parametrize(
+    ("engine", "after", "changes"),
+    [("hudi@1.2.0", 1.05, 0), ("hudi@1.2.0", 1.08, 1), ("native", 1.05, 1)],
+)
+def test_bytes_of_an_index_whose_files_are_named_at_random_vary_by_chance(
+    capsys, tmp_path, engine, after, changes
+):
+    stored = {"cell": f"{engine}/record", "engine": engine, "metric": "index_bytes"}
+    taken = [[{**stored, "value": 1e6}], [{**stored, "value": after * 1e6}]]
+    paths = runs_of(tmp_path, "sizes", taken, seeded_ids=["native"])
+    code, said = call(capsys, *paths, "--json")
+    assert (code, len(json.loads(said)["changes"])) == (0, changes)
+    (work,) = read_all(paths)
+    (headline,) = work.headlines
+    assert sum(len(each.changes) for each in headline.history.series) == changes
+
+
 def many_cells(tmp_path, cells, *, runs=6):
     """Runs of many cells; the tasks of each grow from the fourth run on, their times stay."""
     paths = []
