@@ -18,7 +18,7 @@ from keymark.reports.render import export
 from keymark.reports.render.figures import Chart, write_charts
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import digits, times
-from keymark.reports.render.prose import Answer
+from keymark.reports.render.prose import BY_ROUNDS, Answer
 from keymark.reports.render.text import clean, listed
 from keymark.reports.sections import page
 from keymark.reports.sections.page import Report
@@ -201,7 +201,11 @@ def _shown(drawn: _DrawnRun, place: int, bare: Mapping[str, str]) -> dict[str, l
 def _charts_of_questions(report: Report) -> Iterator[tuple[str, Chart, str]]:
     """(key of the question, chart, what it shows), in the order of a page."""
     (part,) = report.runs
-    words = {each.topic: each.words for each in (part.answers[0].words if part.answers else ())}
+    words: dict[str, str] = {}
+    for each in part.answers[0].words if part.answers else ():
+        what = each.topic.removesuffix(BY_ROUNDS)
+        by_rounds = f"{BY_ROUNDS.strip().capitalize()}: " if what != each.topic else ""
+        words[what] = f"{by_rounds}{each.words}"
     for question in QUESTIONS:
         for chart in report.charts:
             if chart.key in question.charts:

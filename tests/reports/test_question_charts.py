@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
+from site_cases import unexamined
 from synthetic_plan import plan_run
 from synthetic_runs import quickstart, sample, write_run
 from test_formats_part import DELTA, ICEBERG, NATIVE, WRITES
@@ -13,11 +14,13 @@ from test_releases_part import NEW, NEWER, OLD, times_and_tasks
 from test_releases_part import run_of as releases_of
 
 from keymark.reports.model import projection
+from keymark.reports.published.provenance import Provenance
 from keymark.reports.render.charts import Lettering
 from keymark.reports.render.dots_chart import Dot, DotRow, dots_chart
 from keymark.reports.render.format_chart import format_charts
 from keymark.reports.site.question_charts import question_charts
 from keymark.reports.site.release_chart import release_charts
+from keymark.reports.site.runs import RunSource, publish_run
 
 
 def load(path):
@@ -64,6 +67,21 @@ def test_a_mode_without_compaction_stands_beside_those_that_compact(tmp_path):
     ((made, _),) = format_charts(load(formats_of(tmp_path / "run", told)))
     shown = values(made.grid)["Writing a batch, its share of compaction included"]
     assert shown == {"native record": "1.00x", "iceberg@1.10.0 merge_mor": "6.00x"}
+
+
+def test_of_one_trial_a_chart_has_its_sentence_too(tmp_path):
+    samples = [
+        sample(cell=f"native/{index}", index=index, step=f"upsert_{at}", round=at, value=at * times)
+        for index, times in (("record", 1.0), ("bucket", 4.0))
+        for at in (1, 2, 3)
+    ]
+    source = RunSource(path=write_run(tmp_path / "r1", samples), provenance=Provenance(), place=0)
+    _, entry = publish_run(tmp_path / "site", unexamined, source)
+    (shown, *_) = entry.shown["write"]
+    assert shown.sentence == (
+        "By rounds of one trial: record (2.00 s, 1.00 to 3.00 s) is best; as a multiple of the "
+        "lowest: bucket 4.00x."
+    )
 
 
 def test_nothing_is_shown_of_runs_without_several_formats(tmp_path):
