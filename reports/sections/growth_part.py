@@ -111,9 +111,11 @@ def growth_part(run: Run, larger: Run | None = None) -> GrowthPart | None:
         return None
     pairs = [(each, contest) for each in every for contest in each.contests]
     chosen = [(each, contest) for each, contest in pairs if len(pairs) <= _MANY or _meet(contest)]
-    # Maps are of the first engine, where more than the size of the table varies.
+    # Maps are of the first engine, where more than the size of the table varies. Of tables in
+    # variants there are none: an index has several numbers on the same data.
     ours = [cell for cell in right if cell.engine == right[0].engine]
-    if len({(cell.data.shape, cell.data.batch) for cell in ours}) < 2:
+    several = len({(cell.data.shape, cell.data.batch) for cell in ours}) > 1
+    if not several or len({(cell.index, cell.data) for cell in ours}) < len(ours):
         ours = []
     return GrowthPart(
         run_id=clean(run.run_id),

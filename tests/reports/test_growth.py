@@ -8,6 +8,7 @@ from itertools import pairwise, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic_plan import plan_run
 from synthetic_runs import sample, write_run
 
 from keymark.reports.errors import ReportError
@@ -164,6 +165,18 @@ def test_cells_of_one_size_have_no_growth(tmp_path):
     (run,) = projection.load([write_run(tmp_path / "run", [sample()])])
     assert growth_part(run) is None
     assert run.cells[0].data.rows == 0
+
+
+def test_of_tables_in_variants_there_is_no_map_of_indexes(tmp_path):
+    """An index has several numbers on the same data, of which a map could show one."""
+    (run,) = projection.load([plan_run(tmp_path / "run", indexes=("record", "bucket"))])
+    part = growth_part(run)
+    assert (part.maps, part.map_values) == ([], [])
+    assert {line for each in part.values for line in (each["index"], each["against"])} == {
+        f"{index} · {variant}"
+        for index in ("record", "bucket")
+        for variant in ("shards", "tasks", "threads")
+    }
 
 
 def test_the_page_answers_for_the_largest_tables_and_draws_all(tmp_path):
