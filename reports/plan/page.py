@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from keymark.reports.plan import render
-from keymark.reports.plan.answer import Plan
+from keymark.reports.plan.answer import COPY_ON_WRITE_ONLY, Plan
 from keymark.reports.plan.curves import Curve, curves, svg
 from keymark.reports.sections.page import style, template
 
@@ -18,12 +18,15 @@ def html(made: Plan, also: Plan | None = None) -> str:
         also: that of another engine, shown where it recommends something else.
     """
     heads, rows = render.table(made)
+    left_out = [COPY_ON_WRITE_ONLY] if made.wish.merge_on_read else []
     return template("plan.html.j2").render(
         made=made,
         engine=render.about(made.calibration.engine),
         beside=render.beside(made, also) if also else [],
         tie=render.tied(made.choice),
-        remarks=[*render.tie_lines(made), *render.remarks(made)],
+        remarks=[*render.tie_lines(made), *render.remarks(made), *left_out],
+        over=render.over_ranges(made.regrets) if made.regrets else [],
+        apart=render.not_compared(made),
         css=style(),
         costs=render.costs(made),
         heads=heads,

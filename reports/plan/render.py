@@ -125,12 +125,16 @@ def basis(made: Plan) -> list[str]:
             f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}"
         )
         sentences.append(widening(made.calibration))
-    sentences += costs(made)
+    return [*sentences, *costs(made), *not_compared(made)]
+
+
+def not_compared(made: Plan) -> list[str]:
+    """Which indexes are predicted and not compared, a line for each reason."""
     apart: dict[str, list[str]] = {}
     for index in made.of("added_s"):
         if why := why_apart(made.calibration.model.known[index], made.wish):
             apart.setdefault(why, []).append(index)
-    return sentences + [f"not compared: {', '.join(names)}; {why}" for why, names in apart.items()]
+    return [f"not compared: {', '.join(names)}; {why}" for why, names in apart.items()]
 
 
 def widening(calibration: Calibration) -> str:

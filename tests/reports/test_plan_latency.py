@@ -80,6 +80,14 @@ def test_the_line_stands_on_the_page(capsys, tmp_path):
     assert "The latency of a store is not in these predictions" in page.read_text()
 
 
+def test_a_page_says_what_is_left_out_of_a_merge_on_read_table(capsys, tmp_path):
+    page = tmp_path / "plan.html"
+    plan(capsys, *SIZE, "--merge-on-read", "--html", page)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("Left out: the rest of a write, its requests, and reading one record") == 1
+    assert "Not compared: simple, bloom, bucket, partitioned_record; keys may change" in text
+
+
 def test_nothing_is_missing_of_a_calibration_on_a_store(capsys, on_s3):
     code, said = plan(capsys, *SIZE, "--calibration", on_s3, "--store", "s3", "--json")
     assert code == 0, said

@@ -53,6 +53,21 @@ def test_inputs_may_be_ranges(capsys, fitted):
     assert "of a write more" in text
 
 
+def test_a_page_says_what_ranges_its_table_is_the_middle_of(capsys, fitted, tmp_path):
+    words = ("--calibration", fitted["fit"])
+    page = tmp_path / "plan.html"
+    code, _ = plan(capsys, *RANGES, *words, "--html", page)
+    assert code == 0
+    text = page.read_text(encoding="utf-8")
+    assert (
+        "<p>Over records 1,000,000 to 10,000,000, batch 1,000 to 100,000 (the table below is of "
+        "their middle):</p>" in text
+    )
+    assert "of a write more" in text
+    plan(capsys, "--records", "1e6", "--batch", "1000", *words, "--html", page)
+    assert "of their middle" not in page.read_text(encoding="utf-8")
+
+
 def test_regret_is_the_worst_of_the_places():
     """By hand: one input, two indexes, nine places."""
     known = calibration.load()
