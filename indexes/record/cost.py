@@ -30,6 +30,9 @@ one: file ids that share a UUID, as those of one bulk insert do, and ids with a 
 (docs/results/index_size.md, at_size.md, mappings.md: 23 and 27.5 bytes with 220 and 1,000 files of
 one load, 46 with 2,000 ids of their own)."""
 GROWTH = 2.0
+HUDI_MAPPING = 48
+"""Bytes of a mapping by which Hudi chooses the file groups of an index that it builds
+(HoodieTableMetadataUtil.estimateFileGroupCount)."""
 BLOCK_CHOICES = (1 << 16, 1 << 18, BLOCK_BYTES)
 """Sizes of data blocks that are weighed. Below 64 KiB, HBase's own, a lookup reads as many blocks
 and waits as long for the disk (docs/results/key_stores.md)."""
@@ -151,10 +154,13 @@ def memory(at: Workload) -> float:
 def options(at: Workload) -> dict[str, str]:
     """As many shards as were predicted, and blocks of that size if it is not Hudi's."""
     blocks = {} if at.block_bytes == BLOCK_BYTES else {BLOCK_SIZE: str(int(at.block_bytes))}
+    # What is built has more shards than the least, where Hudi thinks that its keys need them.
+    is_least = GROWTH * at.rows / (SHARD_BYTES // HUDI_MAPPING) < at.shards
+    most = max(at.shards, 10_000) if is_least else at.shards
     return {
         f"{PREFIX}.enable": "true",
         f"{PREFIX}.min.filegroup.count": str(at.shards),
-        f"{PREFIX}.max.filegroup.count": str(max(at.shards, 10_000)),
+        f"{PREFIX}.max.filegroup.count": str(most),
         **blocks,
     }
 

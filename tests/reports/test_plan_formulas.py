@@ -30,6 +30,7 @@ from keymark.reports.plan.formulas import (
     QUANTITIES,
     cost_model,
 )
+from keymark.table.index.build.footers import GroupSizing, estimate_groups
 from keymark.table.index.protocol import index_name
 from keymark.table.properties import options
 
@@ -50,6 +51,24 @@ workloads = st.builds(
     ordered=st.booleans(),
     local_bytes=st.sampled_from([0.0, float(64 << 20), 1e18]),
 )
+
+
+@pytest.mark.parametrize(
+    ("at", "most"),
+    [
+        ({"rows": 5e7, "shards": 16}, 10_000),
+        ({"rows": 1e9, "shards": 89}, 89),
+        ({"rows": 1e9, "shards": 49, "ordered": True}, 49),
+        ({"rows": 1e12, "shards": 20_000}, 20_000),
+    ],
+)
+def test_a_table_gets_as_many_file_groups_as_were_predicted(at, most):
+    """Hudi takes 48 bytes a mapping; keys that grow with time take half of them."""
+    given = options_of(HUDI, "record", replace(SMALL, **at))
+    ends = [int(given[f"{record.PREFIX}.{end}.filegroup.count"]) for end in ("min", "max")]
+    assert ends == [at["shards"], most]
+    sizing = GroupSizing(minimum=ends[0], maximum=ends[1])
+    assert estimate_groups(int(at["rows"]), sizing) == at["shards"]
 
 
 def test_types_of_indexes_are_those_of_tables():
