@@ -292,8 +292,10 @@ def _undecided(calibration: Calibration, at: Workload, order: Sequence[str]) -> 
             f"({calibrating(calibration.engine)} --set schedule.repetitions=10)"
         )
     far = max(outside, key=lambda name: outside[name])
+    here, (first, last) = float(getattr(at, far)), calibration.ranges[far]
+    edge = f"begins at {first:,.0f}" if here < first else f"ends at {last:,.0f}"
     return (
-        f"the ranges of {names} overlap: a calibration nearer to {float(getattr(at, far)):,.0f} "
-        f"{far} would decide (this one ends at {calibration.ranges[far][1]:,.0f}): "
-        f"{calibrating(calibration.engine)} with --set and --master as it will be used"
+        f"the ranges of {names} overlap: a calibration nearer to {here:,.0f} {far} would decide "
+        f"(this one {edge}): {calibrating(calibration.engine)} with --set and --master as it will "
+        "be used"
     )

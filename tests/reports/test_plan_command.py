@@ -158,6 +158,16 @@ def test_nothing_is_recommended_where_all_ranges_overlap(fitted, monkeypatch):
     assert decided.ties == ("global_simple",)
 
 
+@pytest.mark.parametrize(("rows", "edge"), [(0.01, "begins at"), (50.0, "ends at")])
+def test_the_end_of_the_calibration_is_that_on_the_side_of_the_table(monkeypatch, rows, edge):
+    known = calibration.load()
+    first, last = known.ranges["rows"]
+    at = Workload(rows=rows * first, batch=1e3)
+    monkeypatch.setattr("keymark.reports.plan.decide.added", lambda *_: Estimate(1.0, 0.5, 2.0))
+    end = f"{first if rows < 1 else last:,.0f}"
+    assert f" rows would decide (this one {edge} {end})" in choose(known, at, known.indexes).why
+
+
 def test_crossovers_are_where_the_cheapest_index_changes(fitted):
     known = calibration.load(fitted["fit"])
     made = answer(known, PlanRequest(at=Workload(rows=1e6, batch=1e4, shards=4, local_bytes=0.0)))
