@@ -46,7 +46,8 @@ class Observation:
     """One quantity of one cell.
 
     Attributes:
-        cell: the cell's id.
+        run: the run that measured it.
+        cell: the cell's id in that run.
         index: its index.
         quantity: `tag`, `write`, ...: the first part of an equation's name.
         equation: that says the quantity; None where it is nothing.
@@ -55,6 +56,7 @@ class Observation:
         values: measured, in base units, by repetition; at least one.
     """
 
+    run: str
     cell: str
     index: str
     quantity: str
@@ -263,6 +265,7 @@ def _observed(
     mode = model.mode_of(quantity, view.index, at)
     work = model.amounts(quantity, view.index, at, mode) if name else {}
     return Observation(
+        run=view.run_id,
         cell=view.cell,
         index=view.index,
         quantity=quantity,

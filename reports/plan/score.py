@@ -192,7 +192,7 @@ def score(
     """
     predictor = predictor or Predicted(calibration)
     found = [each for run in runs for each in _unseen(calibration, run)]
-    places = {each.cell: each.at for each in found if each.quantity == "tag"}
+    places = {(each.run, each.cell): each.at for each in found if each.quantity == "tag"}
     if not places:
         raise ReportError(
             f"nothing to score: the runs have no verified upserts by {calibration.engine}"
@@ -342,16 +342,17 @@ def common_place(model: CostModel, places: Mapping[str, Workload]) -> Workload:
 def _choices(
     calibration: Calibration, found: Sequence[Observation], predictor: Predictor
 ) -> Iterable[ScoredChoice]:
-    settings: dict[str, dict[str, float]] = {}
-    places: dict[str, dict[str, Workload]] = {}
+    settings: dict[tuple[str, str], dict[str, float]] = {}
+    places: dict[tuple[str, str], dict[str, Workload]] = {}
     for each in found:
         if each.quantity in ("tag", "index"):
-            setting = setting_of(each.cell, each.index)
-            costs = settings.setdefault(setting, {})
+            # Cells of several runs may have one name.
+            place = each.run, setting_of(each.cell, each.index)
+            costs = settings.setdefault(place, {})
             costs[each.index] = costs.get(each.index, 0.0) + each.value
-            places.setdefault(setting, {})[each.index] = each.at
-    for setting, costs in settings.items():
-        for among, at, indexes in choices_in(calibration.model, places[setting]):
+            places.setdefault(place, {})[each.index] = each.at
+    for (run, setting), costs in settings.items():
+        for among, at, indexes in choices_in(calibration.model, places[run, setting]):
             measured = {index: costs[index] for index in indexes}
             made = predictor.recommended(setting, among, at, indexes)
             best = min(measured, key=lambda index: measured[index])

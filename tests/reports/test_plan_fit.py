@@ -294,6 +294,17 @@ def test_predictions_of_a_true_model_score_well(calibrations, runs):
     assert count + none == 24
 
 
+def test_cells_of_several_runs_are_scored_apart_though_they_have_one_name(calibrations, tmp_path):
+    known, size = calibrations["clean"], {"sizes": (400_000,), "repetitions": 1}
+    first = load_runs([plan_run(tmp_path / "a", run_id="a", **size)])
+    # Of its settings the other run knows one index, so that it chooses among none.
+    other = load_runs([plan_run(tmp_path / "b", run_id="b", indexes=("record",), **size)])
+    both, alone, more = (score(known, runs) for runs in ((*first, *other), first, other))
+    assert both.cells == alone.cells + more.cells
+    assert both.chosen == alone.chosen
+    assert more.chosen == ()
+
+
 def test_errors_are_shares_of_the_measured_value(calibrations, tmp_path):
     run = load_runs([plan_run(tmp_path / "run", run_id="h2", repetitions=1)])
     known = calibrations["clean"]
