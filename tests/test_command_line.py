@@ -78,6 +78,29 @@ def test_a_row_is_read_by_its_key_and_by_a_condition(trips, capsys):
     assert (where["rows"], [each["id"] for each in where["records"]]) == (2, ["b", "c"])
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("services", "restore", "--instant", "{T}", "--drop"), "--drop is for savepoint"),
+        (("services", "clean", "--instant", "{T}", "--drop"), "--drop is for savepoint"),
+        (("services", "compact", "--instant", "{T}"), "takes no --instant"),
+        (("services", "savepoint", "--drop"), "savepoint needs --instant T"),
+        (("index", "repair", "column_stats", "--shard", "0"), "only record_index has shards"),
+    ],
+)
+def test_an_option_of_another_service_changes_nothing(trips, capsys, words, message):
+    kept = Table.open(str(trips)).savepoint()
+    group, verb, *rest = words
+    asked = [word.replace("{T}", kept) for word in rest]
+    before = (verb,) if group == "index" else ()
+    after = () if group == "index" else (verb,)
+    said = say(capsys, "table", group, *before, trips, *after, *asked, code=2)
+    assert said.startswith("error: ")
+    assert message in said
+    # The savepoint is still there.
+    assert Table.open(str(trips)).drop_savepoint(kept)
+
+
 def test_rows_in_json_are_whole_and_without_nan(tmp_path, capsys):
     table = Table.create(str(tmp_path / "t"), record_key="id")
     fares = [float("nan"), float("inf"), *[1.5] * 23]

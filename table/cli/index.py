@@ -167,6 +167,8 @@ def repair(
     as_json: JsonOpt = False,
 ) -> None:
     """Build one shard of the record index anew."""
+    if name != _RECORD_INDEX:
+        raise InputError(f"only {_RECORD_INDEX} has shards to repair, not {name}")
     table = open_table(path, option, master)
     with Bar() as bar:
         keys = table.repair_shard(shard, bar)

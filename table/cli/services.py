@@ -127,21 +127,31 @@ def rewrite(
 def services(
     path: PathArg,
     service: Service,
-    instant: Annotated[str | None, typer.Option("--instant", metavar="T")] = None,
-    drop: Annotated[bool, typer.Option("--drop", help="Give up the savepoint.")] = False,
+    instant: Annotated[
+        str | None, typer.Option("--instant", metavar="T", help="A commit or a savepoint.")
+    ] = None,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Give up the savepoint that --instant names.")
+    ] = False,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
     """Run a table service: compact the metadata table, clean, archive, or go back in time.
 
-    rollback takes the latest commit back, named by --instant; without one only what dead writers
-    left. savepoint keeps a commit, restore goes back to one.
+    rollback takes the latest commit back, which --instant must name; without --instant it only
+    removes what dead writers left. savepoint keeps a commit: the latest, or that of --instant.
+    restore goes back to the savepoint that --instant names.
     """
+    if drop and service is not Service.SAVEPOINT:
+        raise InputError(f"--drop is for savepoint, and {service} has none")
+    if instant is not None and service in (Service.COMPACT, Service.CLEAN, Service.ARCHIVE):
+        raise InputError(f"{service} is about the whole table and takes no --instant")
+    if instant is None and (drop or service is Service.RESTORE):
+        raise InputError(f"{service} needs --instant T, a savepoint of the table")
     table = open_table(path, option, master)
     if service is Service.RESTORE or drop:
-        if instant is None:
-            raise InputError(f"{service} needs --instant T, a savepoint of the table")
+        assert instant is not None
         made = table.drop_savepoint(instant) if drop else table.restore(instant)
     elif service in (Service.ROLLBACK, Service.SAVEPOINT):
         made = getattr(table, service)(instant)
