@@ -94,7 +94,7 @@ def few_shards(survey: TableSurvey, _: Situation) -> Finding | None:
         what=f"the record index has {count:,} file groups, {keys:,.0f} keys and up to "
         f"{_bytes(largest)} each",
         why="a lookup has one task a file group, and an update writes to every one that gets a "
-        f"key; Hudi {least}lets none pass {_bytes(SHARD_BYTES)}",
+        f"key; Hudi {least}lets none grow past {_bytes(SHARD_BYTES)}",
         do=f"build the index anew: one write with {_options(index)}.enable=false, then true with "
         f"{_more_shards(survey, index)}",
     )
@@ -133,8 +133,8 @@ def skewed_shard(survey: TableSurvey, _: Situation) -> Finding | None:
         urgency=Urgency.NOW,
         what=f"file group {worst} of the record index has {_bytes(largest)}, the median "
         f"{_bytes(middle)}",
-        why="one task of each lookup and update does most of the work; Hudi deals keys by their "
-        "hash, so that keys which are alike in it make this",
+        why="one task of each lookup and update does most of the work; Hudi assigns keys to file "
+        "groups by their hash, so many keys must have hashes that fall together",
         do="look at the keys: `keymark data profile PATH` shows how they spread over file groups",
     )
 
@@ -172,7 +172,7 @@ def cleaning_lags(survey: TableSurvey, _: Situation) -> Finding | None:
         f"{_bytes(files.base_bytes)}",
         why=f"the active timeline has {ran}; Hudi keeps what 10 commits need "
         "(hoodie.cleaner.commits.retained)",
-        do="set hoodie.clean.automatic=true; where old versions are kept on purpose, leave it",
+        do="set hoodie.clean.automatic=true, unless old versions are kept on purpose",
     )
 
 
@@ -190,7 +190,7 @@ def small_filter(survey: TableSurvey, at: Situation) -> Finding | None:
         kind="small_filter",
         urgency=Urgency.NOW if at.index else Urgency.WATCH,
         what=f"a filter with {filters.rows:,} keys lets {filters.false_positives:.2g} of absent "
-        f"keys pass: {for_nothing:,.0f} of a batch of {place.batch:,.0f}, for each of "
+        f"keys pass: {for_nothing:,.0f} of a batch of {place.batch:,.0f}, in each of "
         f"{files_asked:,.0f} files",
         why="each of these files is read for nothing; Hudi's filters are made for 60,000 keys "
         "(hoodie.index.bloom.num_entries)",
@@ -231,7 +231,7 @@ def index_unused(survey: TableSurvey, at: Situation) -> Finding | None:
         urgency=Urgency.NOW,
         what=f"the writer uses {index.name}, and the metadata table has a record index of "
         f"{_bytes(size)}",
-        why="every write keeps it up to date and none asks it (hoodie.index.type)",
+        why="every write keeps it up to date and none uses it (hoodie.index.type)",
         do=f"set hoodie.index.type={type_}, or drop it "
         f"({_options(survey.record_index)}.enable=false)",
     )
@@ -248,7 +248,7 @@ def compaction_lags(survey: TableSurvey, _: Situation) -> Finding | None:
     return Finding(
         kind="compaction_lags",
         urgency=Urgency.NOW,
-        what=f"{files.log_files:,} log files with {_bytes(files.log_bytes)} lie on base "
+        what=f"{files.log_files:,} log files with {_bytes(files.log_bytes)} wait beside base "
         f"files of {_bytes(files.base_bytes)}, after {deltas:,} delta commits",
         why="every snapshot read merges them; Hudi plans a compaction after 5 "
         "(hoodie.compact.inline.max.delta.commits)",
@@ -267,8 +267,8 @@ def index_logs_wait(survey: TableSurvey, _: Situation) -> Finding | None:
     return Finding(
         kind="index_logs_wait",
         urgency=Urgency.NOW,
-        what=f"a file group of the record index has {logs:,.0f} log files",
-        why="each lookup reads them all; Hudi compacts the metadata table after 10 delta commits "
+        what=f"the median file group of the record index has {logs:,.0f} log files",
+        why="each lookup reads all; Hudi compacts the metadata table after 10 delta commits "
         "(hoodie.metadata.compact.max.delta.commits), unless an instant is pending",
         do="finish or roll back what is pending, and let the next write compact",
     )
@@ -288,8 +288,8 @@ def stuck(survey: TableSurvey, _: Situation) -> Finding | None:
     return Finding(
         kind="stuck",
         urgency=Urgency.NOW,
-        what=f"{len(old):,} pending instants were passed by {STUCK_AFTER} writes or more; first "
-        f"is {time}.{action}",
+        what=f"{len(old):,} instants are pending although {STUCK_AFTER} or more later writes are "
+        f"completed; the first is {time}.{action}",
         why="the metadata table is not compacted and the timeline not archived past it",
         do="roll it back or run it (hudi-cli: commit rollback, compaction run)",
     )
@@ -304,7 +304,8 @@ def long_timeline(survey: TableSurvey, _: Situation) -> Finding | None:
         urgency=Urgency.WATCH,
         what=f"the active timeline has {len(survey.writes):,} writes",
         why="every reader and writer lists it; Hudi archives from 30 on (hoodie.keep.max.commits)",
-        do="look why archiving waits: cleaning that is off, or a savepoint or instant that holds",
+        do="find out why archiving waits: cleaning is off, or a savepoint or a pending instant "
+        "holds it back",
     )
 
 
