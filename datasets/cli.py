@@ -347,7 +347,7 @@ def profile(
     from keymark.table.storage.stores import storage_at  # noqa: PLC0415
 
     if out is not None and (out.exists() or not out.parent.is_dir()):
-        raise DatasetError(f"{out} exists already or has no folder to be in")
+        raise DatasetError(f"{out} exists already, or its folder does not exist")
     if format_ is None and "://" in source:
         format_ = folders.format_on_store(source, storage_at(source, {}))
     format_ = format_ or folders.format_of(source)

@@ -128,7 +128,7 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
     scenario, work = request.scenario, request.scenario.workload
     if request.budget_s is not None:
         raise HarnessError(
-            "--budget: how often mappings are looked up is said by schedule.repetitions or --until"
+            "--budget is not for mappings: give schedule.repetitions or --until for their lookups"
         )
     skipped = missing(scenario.engines, scenario.indexes)
     folder, record = begin(request, skipped)

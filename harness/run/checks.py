@@ -114,7 +114,7 @@ def check_loads(scenario: Scenario) -> None:
     if scenario.dataset.load_files:
         return
     if scenario.dataset.source or scenario.table.source:
-        raise HarnessError("dataset.load_files: rows that are not generated are in files")
+        raise HarnessError("dataset.load_files=false needs rows that are generated")
     schedule = Schedule.of(expand(scenario), scenario)
     for cell in schedule.tables:
         if cell.table_id not in schedule.loaders and cell.engine not in (NATIVE, BARE):

@@ -47,7 +47,7 @@ def split_log(path: Path) -> LogSplit:
     phases = [phase for phase in PHASES if phase in step.spans]
     if not phases:
         raise ReportError(
-            f"{path} has no stage of Hudi's that can be told; logs are read plain or compressed "
+            f"{path} has no stage of Hudi's that is recognised; logs are read plain or compressed "
             "with zstd, lz4 or snappy (spark.eventLog.compression.codec)"
         )
     untold = (sums.seconds for (phase, _), sums in step.stages.items() if phase not in phases)

@@ -265,7 +265,7 @@ class Given:
         if any(there) and not all(there):
             missing = self.candidate if there[0] else self.base
             raise ReportError(
-                f"{clean(missing)} is not there; a revision is compared with another one only"
+                f"{clean(missing)} does not exist; a revision is compared with another one only"
             )
         return not any(there)
 
@@ -293,7 +293,7 @@ class Given:
             found = measure_revisions.kept(run_folder_mirror.local(self.base))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ReportError(
-                f"{clean(self.base)} is to be compared with what? name a CANDIDATE"
+                f"name a CANDIDATE that {clean(self.base)} is to be compared with"
             ) from error
         return found.base, found.candidate
 

@@ -187,8 +187,8 @@ def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
         if index not in found:
             asked = [index] if index in _unmeasured(calibration) else []
             raise ReportError(
-                f"the calibration {calibration.name} knows no index {index!r} "
-                f"(it knows {', '.join(found)})"
+                f"the calibration {calibration.name} has no index {index!r} "
+                f"(it has {', '.join(found)})"
                 + (f"; `{measuring(calibration, asked)}` measures it" if asked else "")
             )
     if wish.indexes:

@@ -172,8 +172,8 @@ def machine(name: str) -> Machine:
         if each.name.casefold() == name.casefold():
             return each
     raise ReportError(
-        f"no price of a machine {clean(name)} ships ({', '.join(known)} do); --prices FILE takes "
-        "prices of your own, --cores the cores of an executor"
+        f"no price list has the machine {clean(name)} (they have {', '.join(known)}); give your "
+        "own prices with --prices FILE, and the cores of an executor with --cores"
     )
 
 

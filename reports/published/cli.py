@@ -74,7 +74,7 @@ def rerun(
     first = rerun_.published(run_id, results)
     for option, given in (("--out", out), ("--when-quiet", when_quiet)):
         if compare is not None and given is not None:
-            raise ReportError(f"--compare measures nothing, so that there is no {option}")
+            raise ReportError(f"--compare measures nothing: leave out {option}")
     second = compare or out or rerun_.new_folder(first.resolve().name)
     if compare is None:
         words = rerun_.command(first)

@@ -90,19 +90,21 @@ def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage
             return IndexChoice(asked.name, f"option {INDEX_TYPE}")
         if asked not in (None, built):
             raise InvalidOptionError(
-                f"option {INDEX_TYPE}={given_type}: the table has a record index, which decides"
+                f"option {INDEX_TYPE}={given_type} contradicts the table, which has a record index"
             )
         return IndexChoice(built.name, f"the table has a {RECORD_INDEX} partition")
     if asked is not None:
         for name in _layout_options(asked):
             if name not in given:
-                raise InputError(f"a {asked.name} table that does not say so needs option {name}")
+                raise InputError(
+                    f"the table does not say that it is a {asked.name} table: give option {name}"
+                )
         return IndexChoice(asked.name, f"option {INDEX_TYPE}")
     if seen := options_seen(config, given, storage):
         options = " and ".join(f"{name}={value}" for name, value in seen.items())
         raise InputError(
-            f"the names of its files are those of a {seen[INDEX_TYPE].lower()} table: give options "
-            f"{options}, or a greater number if its writers have one"
+            f"its files are named like those of a {seen[INDEX_TYPE].lower()} table: give options "
+            f"{options}, or a greater number if its writers use one"
         )
     return IndexChoice(finders()[0].name, "the table names no index")
 

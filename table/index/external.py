@@ -216,7 +216,7 @@ def pending_entries(storage: Storage) -> tuple[str, ...]:
     if any(status.path == _REBUILD for status in found):
         raise IndexUnavailableError(
             f"the index of {storage.root} is being built anew; if that was cut off, "
-            f"`keymark table index build {storage.root} NAME` (the index's) does it again"
+            f"`keymark table index build {storage.root} NAME` (of the index) builds it again"
         )
     return tuple(sorted(status.name for status in found))
 

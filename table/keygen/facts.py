@@ -80,12 +80,12 @@ def key_facts(
     times = [name for name in TIME_OPTIONS if name in given]
     if times and generator not in (TIMESTAMP_KEYS, CUSTOM_KEYS):
         raise InvalidOptionError(
-            f"option {times[0]} goes with a timestamp-based or custom key generator: name it by "
+            f"option {times[0]} needs a timestamp-based or custom key generator: set "
             f"{KEY_GENERATOR_TYPE}=TIMESTAMP or CUSTOM"
         )
     if facts[KEY_ENCODING] == NAMED_ENCODING and generator != COMPLEX_KEYS:
         raise InvalidOptionError(
-            f"option {KEY_ENCODING}={NAMED_ENCODING} goes with the complex key generator only"
+            f"option {KEY_ENCODING}={NAMED_ENCODING} is for the complex key generator only"
         )
     return facts
 

@@ -19,12 +19,12 @@ from keymark.table.keygen.texts import texts_of
 class JoinedKeys:
     """Keys `v1<concatenator>v2`; paths as the simple and complex generators make them.
 
-    Implements table.keygen.own.KeyGenerator.
+    Implements table.keygen.custom.KeyGenerator.
     """
 
     def __init__(self, definition: KeyDefinition) -> None:
         if not definition.concatenator:
-            raise InvalidOptionError("keys are joined by a text, and the concatenator is empty")
+            raise InvalidOptionError("the concatenator is empty: it must be a text that joins keys")
         self._fields = definition.record_key
         self._concatenator = definition.concatenator
         style = PathStyle(definition.hive_style, definition.url_encode)

@@ -232,7 +232,7 @@ class TimeSegment:
 
     def _refuse_type(self, kind: pa.DataType) -> None:
         raise InputError(
-            f"partition field {self.field} of type {kind} does not go with option {TIME_TYPE}"
+            f"partition field {self.field} of type {kind} does not fit option {TIME_TYPE}"
         )
 
 

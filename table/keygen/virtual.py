@@ -69,22 +69,22 @@ def virtual_facts(
     options, virtual = Options(given), is_virtual(given)
     for name in (VIRTUAL_COLUMNS, CONCATENATOR):
         if name in given and not virtual:
-            raise InvalidOptionError(f"option {name} goes with virtual keys: {META_FIELDS}=false")
+            raise InvalidOptionError(f"option {name} needs virtual keys: {META_FIELDS}=false")
     if given.get(VIRTUAL_COLUMNS) not in (None, ",".join(record_key)):
         raise InvalidOptionError(
             f"option {VIRTUAL_COLUMNS}={given[VIRTUAL_COLUMNS]} differs from the record key "
             f"{','.join(record_key)}"
         )
     if options.flag(KEYS_IGNORED) and not options.flag(META_FIELDS):
-        raise InvalidOptionError(f"option {KEYS_IGNORED} goes with stored keys: {META_FIELDS}=true")
+        raise InvalidOptionError(f"option {KEYS_IGNORED} needs stored keys: {META_FIELDS}=true")
     if virtual and not record_key:
         raise InvalidOptionError("virtual keys need key fields: generated keys are stored")
     named = options.text(KEY_ENCODING) == NAMED_ENCODING
     if virtual and options.flag(HUDI_READS) and (generator not in _BY_HUDI or named):
         what = "keys with their field's name" if named else f"the key generator {generator}"
         raise InvalidOptionError(
-            f"Apache Hudi makes no virtual keys by {what}: option {HUDI_READS}=false gives up that "
-            "it reads the table"
+            f"Apache Hudi cannot make virtual keys with {what}: set option {HUDI_READS}=false if "
+            "it need not read the table"
         )
     facts = {META_FIELDS: options.text(META_FIELDS).lower()}
     rare = {name: given.get(name, usual).lower() for name, usual in _RARE.items()}

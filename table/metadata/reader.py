@@ -170,8 +170,7 @@ class MetadataTable:
         """
         if replace(self, timeline=self.timeline.again()).dealt_out_anew(partition) > start:
             raise SnapshotExpiredError(
-                f"{partition} was dealt out to fewer file groups while it was to be read: read it "
-                "again"
+                f"{partition} got fewer file groups while it was being read: read it again"
             )
 
     def dealt_out_anew(self, partition: str) -> str:

@@ -59,7 +59,7 @@ def sql_condition(where: str | None, schema: pa.Schema, dialect: str) -> Conditi
     try:
         tree = sqlglot.condition(where, dialect=dialect)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
-        raise InputError(f"where is no condition in SQL: {where!r}") from error
+        raise InputError(f"where is not a condition in SQL: {where!r}") from error
     # What a backslash means depends on settings of the reader.
     return ANYTHING if "\\" in where else _condition(tree, schema)
 

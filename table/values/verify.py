@@ -67,8 +67,8 @@ def wrong_files(
     found = ask_again(partial(compare, state.storage, indexed, files, runner))
     if found is None:
         raise SnapshotExpiredError(
-            f"{indexed.folder}: writers replaced runs each time that these were compared: check "
-            "the table while nobody writes"
+            f"{indexed.folder}: writers replaced runs during each comparison: check the table "
+            "while nobody writes"
         )
     return found
 

@@ -125,8 +125,8 @@ def _check_policy(tx: WriteTransaction) -> None:
     indexed = RECORD_INDEX in tx.config.metadata_partitions
     if policy == "drop" or (policy == "fail" and not indexed):
         raise InvalidOptionError(
-            f"option {DUP_POLICY}={policy} needs insert: bulk_insert looks no key up without a "
-            "record index, and drops none"
+            f"option {DUP_POLICY}={policy} is for insert: bulk_insert looks up no key without a "
+            "record index, and never drops one"
         )
     if spec_of(tx.index.name).owns_layout and tx.state.snapshot.files:
         raise UnsupportedTableError(

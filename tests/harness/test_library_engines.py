@@ -232,7 +232,7 @@ def test_conditions_as_column_tests_columns(where, tests):
 def test_other_conditions_are_refused(where):
     with pytest.raises(CellError, match="columns compared with literals, joined by AND"):
         column_tests(where)
-    with pytest.raises(CellError, match="is no condition in SQL"):
+    with pytest.raises(CellError, match="is not a condition in SQL"):
         column_tests("a = = 1")
 
 

@@ -190,9 +190,9 @@ def test_other_bad_input_is_one_line(capsys, tmp_path, runs):
     info["scenario"]["dataset"]["rows"] = 7
     (other / "run.json").write_text(json.dumps(info))
     for words, said in (
-        ((tmp_path / "none", runs[0]), "none is not there; a revision is compared with another"),
+        ((tmp_path / "none", runs[0]), "none does not exist; a revision is compared with another"),
         ((tmp_path, runs[0]), "is not a run folder"),
-        ((runs[0],), "is to be compared with what?"),
+        ((runs[0],), "name a CANDIDATE that "),
         ((unverified, runs[0]), "cannot be a base"),
         ((cut, runs[0]), "is not complete"),
         ((other, runs[0]), "dataset.rows is 7 there and 200,000 in the candidate"),

@@ -420,7 +420,7 @@ def test_a_wrong_price_file_is_one_clear_line(capsys, fitted, tmp_path, text, ex
     ("words", "expected"),
     [
         (["--records", "10"], "--records and --batch"),
-        (["--records", "10", "--batch", "1", "--index", "hash"], "knows no index 'hash'"),
+        (["--records", "10", "--batch", "1", "--index", "hash"], "has no index 'hash'"),
         (["--records", "10", "--batch", "1", "--calibration", "/nowhere"], "not a run folder"),
         (["--records", "0", "--batch", "1"], "--records"),
         (["--records", "10", "--batch", "1", "--fit-rows", "9"], "it needs --calibration RUN"),

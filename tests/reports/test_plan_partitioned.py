@@ -161,7 +161,7 @@ def test_a_calibration_without_its_cells_does_not_predict_it_and_says_so(capsys,
     assert json.loads(moving)["not_predicted"] == ["global_simple", "global_bloom"]
     code, said = plan(capsys, *words, "--index", NAME)
     assert code == 2
-    assert f"knows no index '{NAME}'" in said
+    assert f"has no index '{NAME}'" in said
     assert f"`{command} {NAME}` measures it" in said
 
 

@@ -141,8 +141,8 @@ def test_errors_are_one_line(capsys, tmp_path, first):
         ([first, "--compare", newer], "schema version 99, newer than"),
         ([first, "--compare", other], "dataset.rows is 200,000 there and 7 in the candidate"),
         ([first, "--compare", running], "is not complete"),
-        ([first, "--compare", newer, "--out", tmp_path / "o"], "so that there is no --out"),
-        ([first, "--compare", newer, "--when-quiet", "1m"], "so that there is no --when-quiet"),
+        ([first, "--compare", newer, "--out", tmp_path / "o"], "measures nothing: leave out --out"),
+        ([first, "--compare", newer, "--when-quiet", "1m"], "nothing: leave out --when-quiet"),
     ):
         code, line = rerun(capsys, *words)
         assert (code, line.count("\n")) == (2, 1), line

@@ -387,7 +387,7 @@ def test_a_bucket_table_that_does_not_say_so(tmp_path):
     )
     with pytest.raises(InputError, match=options):
         Table.open(str(folder / "e"))
-    with pytest.raises(InputError, match=r"needs option hoodie\.bucket"):
+    with pytest.raises(InputError, match=r"it is a bucket table: give option hoodie\.bucket"):
         Table.open(str(folder / "e"), options={"hoodie.index.type": "BUCKET"})
 
 

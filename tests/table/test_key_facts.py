@@ -92,7 +92,7 @@ def test_custom_partitions(tmp_path):
         ({**DAYS, TIME_OUTPUT_ZONE: "Mars/Base"}, {}, "'Mars/Base' is not a time zone"),
         ({**DAYS, TIME_TYPE: "DATE_STRING"}, {}, "texts need a date pattern"),
         ({**DAYS, TIME_TYPE: "DATE_STRING", TIME_INPUT: "dd/MM/yy"}, {}, "which century"),
-        ({TIME_OUTPUT: "yyyy"}, {}, "goes with a timestamp-based or custom"),
+        ({TIME_OUTPUT: "yyyy"}, {}, "needs a timestamp-based or custom"),
         ({KEY_GENERATOR_TYPE: "CUSTOM"}, {}, "neither field:simple nor field:timestamp"),
         ({KEY_GENERATOR_TYPE: "GLOBAL_DELETE"}, {}, "is none of SIMPLE, COMPLEX"),
         ({KEY_GENERATOR_TYPE: "SIMPLE", KEY_GENERATOR: COMPLEX_KEYS}, {}, "contradicts"),

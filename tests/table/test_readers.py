@@ -103,7 +103,7 @@ def test_a_condition_of_thousands_of_parts(word, kind):
 def test_a_condition_is_refused_that_is_none(tmp_path):
     table = create(tmp_path / "t", {})
     table.upsert(rows(range(3)))
-    with pytest.raises(InputError, match="where is no condition in SQL: 'k ='"):
+    with pytest.raises(InputError, match="where is not a condition in SQL: 'k ='"):
         table.files("k =")
 
 

@@ -262,7 +262,7 @@ def test_names_of_the_proposal(tmp_path):
     assert table.lookup(["k1"])["file_id"].null_count == 0
     with pytest.raises(InvalidOptionError, match="differs from the record key"):
         create(tmp_path / "u", options, record_key="v")
-    with pytest.raises(InvalidOptionError, match="goes with virtual keys"):
+    with pytest.raises(InvalidOptionError, match="needs virtual keys"):
         create(tmp_path / "u", {VIRTUAL_COLUMNS: "k"})
 
 

@@ -30,7 +30,7 @@ def column_tests(where: str) -> list[Test]:
     try:
         tree = sqlglot.condition(where, dialect="spark")
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
-        raise CellError(f"{where!r} is no condition in SQL") from error
+        raise CellError(f"{where!r} is not a condition in SQL") from error
     return (
         [test for part in tree.flatten() for test in _tests(part, where)]
         if isinstance(tree, exp.And)

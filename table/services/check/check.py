@@ -171,7 +171,7 @@ def check_table(
             if result.ok or not _has_changed(state):
                 return result
     raise SnapshotExpiredError(
-        f"{storage.root} was changed each time while it was compared: check it while nobody writes"
+        f"{storage.root} changed during each comparison: check it while nobody writes"
     )
 
 

@@ -179,9 +179,9 @@ class Switcher:
         if lays_out and state.snapshot.files:
             # Even if they were buckets: another index may have put any key into them.
             raise UnsupportedTableError(
-                f"{state.storage.root} has rows, and laying them out by buckets is a load: create "
-                f"a table with --index {after} and bulk-insert this one's rows (`table read --out` "
-                "gives them)"
+                f"{state.storage.root} has rows, which would have to be laid out anew: create a "
+                f"table with --index {after} and bulk-insert this one's rows (`table read --out` "
+                "writes them to a file)"
             )
         config = state.config
         known = {
@@ -222,8 +222,8 @@ class Switcher:
         )
         if repeated:
             raise DuplicateKeyError(
-                f"{repeated} rows have a record key that another row has, as an index that looks "
-                "in one partition allows: a global index holds each key once; delete them first"
+                f"{repeated} rows have a record key that another row has, which an index of each "
+                "partition allows: a global index holds each key once; delete the duplicates first"
             )
 
     def _meaning(self, state: TableState, after: str, facts: Mapping[str, str]) -> tuple[str, ...]:
