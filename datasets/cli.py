@@ -257,9 +257,9 @@ def keys(
     settings: Settings = None,
     present: Annotated[int, typer.Option(min=0, help="Keys that the table has.")] = 1000,
     moved: Annotated[int, typer.Option(min=0, help="Of these, keys that moved.")] = 0,
-    absent: Annotated[int, typer.Option(min=0, help="Keys that it has not.")] = 0,
+    absent: Annotated[int, typer.Option(min=0, help="Keys that it does not have.")] = 0,
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="After the round's deletes; half of the absent.")
+        bool, typer.Option("--deleted", help="Take deleted keys for half of the absent ones.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -324,7 +324,7 @@ def profile(
     ] = None,
     conf: Annotated[
         list[str] | None,
-        typer.Option(metavar="K=V", help="An option of Spark's, as spark.jars=FILE,..."),
+        typer.Option(metavar="K=V", help="A Spark option, such as spark.jars=FILE,..."),
     ] = None,
     master: Master = None,
     sample: Annotated[

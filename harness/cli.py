@@ -72,7 +72,9 @@ class Target:
 def run(
     scenario: Annotated[
         str,
-        typer.Argument(metavar="[SCENARIO]", help="built-in name or TOML file, of a job too"),
+        typer.Argument(
+            metavar="[SCENARIO]", help="built-in name, or TOML file of a scenario or a job"
+        ),
     ] = "quickstart",
     *,
     engine: Annotated[
@@ -82,7 +84,8 @@ def run(
         list[str] | None, typer.Option("--index", help="index to measure; repeatable")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a key")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="override a key; repeatable"),
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master URL")] = None,
     tables: Annotated[
@@ -92,25 +95,25 @@ def run(
         str | None, typer.Option(help="run folder, a path or URL; default runs/<run_id>")
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="time that chooses the repetitions: 90s, 10m, 1h")
+        str | None, typer.Option(help="time for as many repetitions as fit: 90s, 10m, 1h")
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="SHARE", help="repeat until all headlines are known to: 10%"),
+        typer.Option(metavar="SHARE", help="repeat until all headlines are known to within: 10%"),
     ] = None,
     base: Annotated[
         list[str] | None,
-        typer.Option(metavar="REVISION|NAME=VALUE", help="of a job: what is compared with"),
+        typer.Option(metavar="REVISION|NAME=VALUE", help="for a job: the side to compare with"),
     ] = None,
     candidate: Annotated[
         list[str] | None,
-        typer.Option(metavar="REVISION|NAME=VALUE", help="of a job: what is compared"),
+        typer.Option(metavar="REVISION|NAME=VALUE", help="for a job: the side that is compared"),
     ] = None,
     when_quiet: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="wait up to so long until the machine is quiet: 30m"),
+        typer.Option(metavar="TIME", help="wait at most this long until the machine is quiet: 30m"),
     ] = None,
-    resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
+    resume: Annotated[bool, typer.Option(help="continue the run in --out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Measure and verify every index of a scenario, or a job of your own, and report."""
@@ -248,9 +251,11 @@ def observe(
         typer.Argument(metavar="EVENTLOG...", help="Spark's event logs, or folders of rolled ones"),
     ],
     *,
-    name: Annotated[str, typer.Option(help="of the job, by which runs are compared")] = "observed",
+    name: Annotated[
+        str, typer.Option(help="name of the job; runs of one name are compared")
+    ] = "observed",
     step: Annotated[
-        str, typer.Option(help="step that all logs are of; default: names of the applications")
+        str, typer.Option(help="step that all logs belong to; default: the applications' names")
     ] = "",
     out: Annotated[Path | None, typer.Option(help="run folder; default runs/<time>-<name>")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
@@ -284,9 +289,9 @@ def kernels(
     out: Annotated[Path | None, typer.Option(help="run folder")] = None,
     when_quiet: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="wait up to so long until the machine is quiet: 30m"),
+        typer.Option(metavar="TIME", help="wait at most this long until the machine is quiet: 30m"),
     ] = None,
-    resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
+    resume: Annotated[bool, typer.Option(help="continue the run in --out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Measure the kernels of two revisions in turns; `gate --kernels` does, and judges."""

@@ -36,7 +36,7 @@ def report(
         typer.Option(
             "--with",
             metavar="RUN",
-            help="run with a larger table: the last size of tables that grow",
+            help="run with a larger table, which is shown as the largest size",
         ),
     ] = None,
     widest: Annotated[

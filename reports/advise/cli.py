@@ -33,7 +33,7 @@ def advise(
         int | None, typer.Option(min=1, help="cores of an executor; default: the calibration's")
     ] = None,
     keys_stay: Annotated[
-        bool, typer.Option(help="a key never changes its partition: local indexes count too")
+        bool, typer.Option(help="a key never changes its partition: compare local indexes, too")
     ] = False,
     commits: Annotated[
         int | None, typer.Option(min=1, help="read the newest N commits only")

@@ -33,7 +33,9 @@ EXIT_CODES = {Verdict.PASS: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 
 _LONGEST_LIST = 40
 
-_Scenario = Annotated[str | None, typer.Option(help="what is measured of revisions; default: gate")]
+_Scenario = Annotated[
+    str | None, typer.Option(help="scenario that revisions are measured with; default: gate")
+]
 _Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="override a key of that scenario"),
@@ -49,10 +51,15 @@ def gate(
     ],
     candidate: Annotated[
         str | None,
-        typer.Argument(metavar="[CANDIDATE]", help="the same; else the work tree, or BASE's own"),
+        typer.Argument(
+            metavar="[CANDIDATE]",
+            help="the same; default: the work tree, or the other side of the run BASE",
+        ),
     ] = None,
     *,
-    policy: Annotated[Path | None, typer.Option(help="what is demanded, as TOML")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="TOML file that says which numbers are required")
+    ] = None,
     base_engine: Annotated[
         str | None, typer.Option(help="compare the base's cells of this engine ...")
     ] = None,
@@ -69,9 +76,9 @@ def gate(
     out: Annotated[str | None, typer.Option(help="run folder of revisions, a path or URL")] = None,
     when_quiet: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="wait up to so long for a quiet machine: 30m"),
+        typer.Option(metavar="TIME", help="wait at most this long for a quiet machine: 30m"),
     ] = None,
-    resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
+    resume: Annotated[bool, typer.Option(help="continue the run in --out")] = False,
     junit: Annotated[Path | None, typer.Option(help="write JUnit XML to this file")] = None,
     markdown: Annotated[
         Path | None, typer.Option(help="write a comment for a pull request to this file")

@@ -115,11 +115,15 @@ Buckets = Annotated[
 ]
 RowBytes = Annotated[
     Span | None,
-    typer.Option(parser=size, metavar="N", help="of a stored row; default: the calibration's"),
+    typer.Option(
+        parser=size, metavar="N", help="bytes of a stored row; default: the calibration's"
+    ),
 ]
 KeyBytes = Annotated[
     Span | None,
-    typer.Option(parser=size, metavar="N", help="of a record key; default: the calibration's"),
+    typer.Option(
+        parser=size, metavar="N", help="bytes of a record key; default: the calibration's"
+    ),
 ]
 NewShare = Annotated[
     Span, typer.Option(parser=share, metavar="N", help="share of a batch whose keys are new")
@@ -127,11 +131,13 @@ NewShare = Annotated[
 Ordered = Annotated[bool, typer.Option(help="keys grow with time")]
 KeysStay = Annotated[
     bool,
-    typer.Option(help="a key never changes its partition: simple, bloom, bucket count too"),
+    typer.Option(help="a key never changes its partition, so local indexes can be recommended"),
 ]
 MergeOnRead = Annotated[
     bool,
-    typer.Option(help="the table is merge-on-read: only what an index adds to a write is told"),
+    typer.Option(
+        help="the table is merge-on-read: only what an index adds to a write is predicted"
+    ),
 ]
 Store = Annotated[
     str,
@@ -171,7 +177,7 @@ Score = Annotated[
 Predictions = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="with --score: judge the predictions that --predict has written here"
+        metavar="FILE", help="with --score: score the predictions that --predict has saved here"
     ),
 ]
 Predict = Annotated[
@@ -191,7 +197,8 @@ Constants = Annotated[
     bool, typer.Option("--constants", help="print the calibration's constants with their intervals")
 ]
 Save = Annotated[
-    Path | None, typer.Option(help="keep the fit of --calibration here, or what --predict says")
+    Path | None,
+    typer.Option(help="keep the fit of --calibration, or the predictions of --predict, here"),
 ]
 Html = Annotated[Path | None, typer.Option(help="write a page with charts to this file")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]

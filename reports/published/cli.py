@@ -66,7 +66,7 @@ def rerun(
     out: Annotated[Path | None, typer.Option(help="run folder of the repetition")] = None,
     when_quiet: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="wait up to so long until the machine is quiet: 30m"),
+        typer.Option(metavar="TIME", help="wait at most this long until the machine is quiet: 30m"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:

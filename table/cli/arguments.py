@@ -18,15 +18,15 @@ DataArg = Annotated[
 ]
 OptionOpt = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="K=V", help="A hoodie.* or keymark.* option."),
+    typer.Option("--option", metavar="K=V", help="A hoodie.* or keymark.* option; repeatable."),
 ]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-DryRunOpt = Annotated[bool, typer.Option("--dry-run", help="Only say what is to be done.")]
+DryRunOpt = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 KeysOpt = Annotated[
     Path | None, typer.Option("--keys", metavar="FILE", help="Keys: Parquet, or a key per line.")
 ]
 KeyOpt = Annotated[
-    list[str] | None, typer.Option("--key", metavar="K", help="One encoded record key.")
+    list[str] | None, typer.Option("--key", metavar="K", help="One encoded record key; repeatable.")
 ]
 MasterOpt = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master for large work.")

@@ -26,10 +26,14 @@ from keymark.table.runtime.bar import Bar
 app = typer.Typer(no_args_is_help=True)
 
 PartitionArg = Annotated[
-    str, typer.Argument(metavar="[NAME]", help="record_index, column_stats, ..., the table's index")
+    str,
+    typer.Argument(
+        metavar="[NAME]",
+        help="record_index, column_stats, bloom_filters, files, the table's index, or secondary",
+    ),
 ]
 ColumnOpt = Annotated[
-    str | None, typer.Option("--column", metavar="NAME", help="Of a secondary index.")
+    str | None, typer.Option("--column", metavar="NAME", help="Column of a secondary index.")
 ]
 _RECORD_INDEX = "record_index"
 _SECONDARY = "secondary"
@@ -53,7 +57,7 @@ def use(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Give the table another index."""
+    """Change the index of the table."""
     # Only options tell that a table of Hudi's is one of buckets.
     lays_out = name in specs() and specs()[name].owns_layout
     first = [o for o in option or [] if lays_out or o.startswith(STORAGE_SETTINGS)]
@@ -83,7 +87,7 @@ def build(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Build a partition, the table's own index or that of a column; no other writer may write."""
+    """Build a partition, the table's own index or a secondary one; no other writer may write."""
     secondary = _secondary_column(name, column)
     table = open_table(path, option, master)
     with Bar() as bar:
@@ -146,7 +150,7 @@ def drop(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Remove a partition of the metadata table, the table's own index or that of a column."""
+    """Remove a partition of the metadata table, the table's own index or a secondary index."""
     secondary = _secondary_column(name, column)
     table = open_table(path, option, master)
     if secondary is not None:
@@ -161,7 +165,9 @@ def repair(
     path: PathArg,
     name: PartitionArg = _RECORD_INDEX,
     *,
-    shard: Annotated[int, typer.Option("--shard", metavar="N", help="As `table check` names it.")],
+    shard: Annotated[
+        int, typer.Option("--shard", metavar="N", help="Its number, as `table check` names it.")
+    ],
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
@@ -180,14 +186,14 @@ def reshard(
     path: PathArg,
     *,
     shards: Annotated[
-        str | None, typer.Option("--shards", metavar="N|auto", help="File groups to have.")
+        str | None, typer.Option("--shards", metavar="N|auto", help="The new number of shards.")
     ] = None,
     give_up: Annotated[bool, typer.Option("--abort", help="Give up what was begun.")] = False,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Deal the record index out to more or fewer shards beside writers; resumes after a kill."""
+    """Change the number of shards of the record index beside writers; resumes after a kill."""
     table = open_table(path, option, master)
     if give_up or shards is None:
         if not give_up or shards is not None:

@@ -44,7 +44,9 @@ def create(
     path: PathArg,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="COLS", help="Record key columns; keys are made without."),
+        typer.Option(
+            "--key", metavar="COLS", help="Record key columns; without them keys are generated."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Table name.")] = None,
     partition: Annotated[
@@ -58,7 +60,7 @@ def create(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Make an empty table; it takes --master, as all commands of tables do, and needs no Spark."""
+    """Make an empty table; --master is accepted, as by all table commands, and not needed."""
     del master
     table = Table.create(
         path,
@@ -83,7 +85,7 @@ def insert(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Add rows; keys that exist are refused, dropped or doubled as the dup.policy option says."""
+    """Add rows; hoodie.datasource.insert.dup.policy says what becomes of keys that exist."""
     _write("insert", open_table(path, option, master), data, as_json=as_json)
 
 
@@ -95,7 +97,7 @@ def upsert(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Add rows with new keys, replace the rows of known ones."""
+    """Insert rows with new keys, and replace or keep the rows of keys that exist."""
     _write("upsert", open_table(path, option, master), data, as_json=as_json)
 
 
@@ -114,7 +116,10 @@ def bulk_insert(
 @app.command()
 def delete(
     path: PathArg,
-    data: Annotated[list[Path] | None, typer.Argument(metavar="[DATA]")] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DATA]", help="Files of rows with the key columns."),
+    ] = None,
     keys: KeysOpt = None,
     key: KeyOpt = None,
     option: OptionOpt = None,
@@ -140,8 +145,8 @@ def purge(
 ) -> None:
     """Erase keys from every file, older ones and indexes too, and prove it; exit 1 if any is left.
 
-    Older instants that needed an erased file cannot be read any more. Savepoints that keep a key
-    are named, and have to be dropped first.
+    Older instants that needed an erased file cannot be read any more. If savepoints keep a key, the
+    error names them: drop them first.
     """
     table = open_table(path, option, master)
     with Bar() as bar:
@@ -158,10 +163,14 @@ def read(
     key: KeyOpt = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="SQL", help="A condition; Spark finds the rows."),
+        typer.Option("--where", metavar="SQL", help="A condition in Spark's SQL; starts Spark."),
     ] = None,
-    columns: Annotated[str | None, typer.Option("--columns", metavar="A,B")] = None,
-    as_of: Annotated[str | None, typer.Option("--as-of", metavar="T", help="An instant.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", metavar="T", help="The table as of this instant.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Parquet, CSV or JSON lines.")
     ] = None,
@@ -169,7 +178,7 @@ def read(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Read rows; without --out the first 20 are printed, or as many as keys were given."""
+    """Read rows; without --out print the first 20, or a row for each key if keys are given."""
     table = open_table(path, option, master)
     asked = keys_of(table, keys, key) if keys is not None or key else None
     chosen = None if columns is None else [name for name in columns.split(",") if name]

@@ -44,7 +44,7 @@ class Service(StrEnum):
 def info(
     path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
 ) -> None:
-    """Show what the table is made of; Hudi's bucket tables are told by the names of their files."""
+    """Show rows, index and shards; a bucket table of Hudi's is recognised by its files' names."""
     given = options_of(option)
     storage = storage_at(path, given)
     seen = options_seen(load_config(storage), given, storage)
@@ -60,7 +60,7 @@ def info(
 def check(
     path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
 ) -> None:
-    """Compare the table with itself, beside pending work; exit 1 if anything differs."""
+    """Compare the index, the metadata table and the files; exit 1 if anything differs."""
     with Bar() as bar:
         result = open_table(path, option, master).check(bar)
     answer({"ok": result.ok, **dataclasses.asdict(result)}, as_json=as_json)
@@ -107,7 +107,7 @@ def accept(
 def rewrite(
     path: PathArg,
     virtual_keys: Annotated[
-        str, typer.Option("--virtual-keys", metavar="on|off|ignore", help="What becomes of keys.")
+        str, typer.Option("--virtual-keys", metavar="on|off|ignore", help="See above.")
     ],
     option: OptionOpt = None,
     master: MasterOpt = None,
