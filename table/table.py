@@ -143,15 +143,19 @@ class Table(TableHandle):
         return Recoverer(storage_at(path, given), given, progress=progress).run(dry_run=dry_run)
 
     def upsert(self, rows: Rows) -> CommitResult:
-        """Insert new keys, merge rows of known keys."""
+        """Insert rows with new keys, and merge the others with their stored rows."""
         return client.upsert(self._writer(rows), self._rows(rows))
 
     def insert(self, rows: Rows) -> CommitResult:
-        """Add rows; hoodie.datasource.insert.dup.policy decides about keys that exist."""
+        """Add rows; hoodie.datasource.insert.dup.policy says what becomes of keys that exist."""
         return client.insert(self._writer(rows), self._rows(rows))
 
     def bulk_insert(self, rows: Rows) -> CommitResult:
-        """Add many rows as new files, without collecting them; keys are checked at the end."""
+        """Add many rows as new files, without collecting them.
+
+        With a record index, repeated keys are refused before the commit (unless the policy is
+        `none`).
+        """
         return bulk.bulk_insert(self._writer(rows), self._rows(rows))
 
     def delete(self, keys: Keys) -> CommitResult:
@@ -163,19 +167,20 @@ class Table(TableHandle):
         return client.delete(self._writer(keys), named_keys(keys, config, self.storage))
 
     def purge(self, keys: Keys, progress: Progress = no_progress) -> PurgeReport:
-        """Erase keys, as `delete` takes them, from all that the table keeps, and prove it.
+        """Erase keys, as `delete` takes them, from every file of the table, and prove it.
 
-        They go from older slices, too: instants that need those cannot be read any more.
+        Older slices that hold a key are deleted: instants that need them cannot be read any more.
         """
         texts, _ = self._keys_and_partitions(keys)
         return Purger(writer=self._writer(texts), progress=progress).run(texts)
 
     def lookup(self, keys: Keys, *, stats: LookupStats | None = None) -> pa.Table | DataFrame:
-        """Where keys are, in their order: record_key, partition_path, file_id, instant_time.
+        """Find where keys are; returns record_key, partition_path, file_id, instant_time.
 
-        Nulls for absent keys. With a session or keys in a DataFrame, Spark looks many up by shard.
-        A DataFrame of more bytes than keymark.batch.collect.bytes is answered with a DataFrame: it
-        looks keys up when it runs, and Spark's PythonException then ends in the line of the error.
+        Rows are in the order of the keys; those of absent keys hold nulls. With a session, or keys
+        in a DataFrame, Spark looks up many keys by shard. A DataFrame of more bytes than
+        keymark.batch.collect.bytes is answered with a DataFrame: it looks keys up when it runs, and
+        an error is then the last line of Spark's PythonException.
         """
         if is_frame(keys):
             self._spark = self._spark or keys.sparkSession
@@ -197,10 +202,10 @@ class Table(TableHandle):
         *,
         stats: ReadStats | None = None,
     ) -> DataFrame:
-        """The rows, with the meta columns unless `columns` are named.
+        """Read rows with Spark; with the meta columns unless `columns` are named.
 
-        The record index prunes files by `keys` and record keys in `where`; column statistics prune
-        them by comparisons with literals. `stats` tells how many files were left.
+        The record index leaves out files by `keys` and by record keys in `where`; column statistics
+        leave out files by comparisons with literals. `stats` counts the files that are read.
         """
         from keymark.table.read.spark import read_frame  # noqa: PLC0415  reading is where Spark is needed
 
@@ -213,14 +218,14 @@ class Table(TableHandle):
         columns: Sequence[str] | None = None,
         as_of: str | None = None,
     ) -> ReadPlan:
-        """The rows without Spark: which files will be read, and their rows file by file."""
+        """Read rows without Spark; returns which files will be read, and their rows by file."""
         state = self.state(as_of)
         wanted = None if keys is None else self._keys_and_partitions(keys, state.config)[0]
         files = state.snapshot.files if wanted is None else self.prune(state, wanted)
         return plan_read(state, files, wanted, columns)
 
     def files(self, where: str | None = None, as_of: str | None = None) -> tuple[BaseFile, ...]:
-        """The base files, below the table's path, that can hold a row which passes a condition.
+        """Return the base files, below the table's path, that can hold a row of a condition.
 
         Args:
             where: a condition in Spark's SQL, as `read` takes it; parts that do not compare
@@ -255,52 +260,53 @@ class Table(TableHandle):
         return describe(state, choice.name, choice.reason, self._runner())
 
     def compact(self) -> str | None:
-        """Compact the metadata table; the compaction's instant, None if there is nothing to do."""
+        """Compact the metadata table; returns the instant, or None if there is nothing to do."""
         with self._held() as (services, lease):
             return services.compact(lease)
 
     def clean(self) -> str | None:
-        """Delete base files that no retained commit needs; the clean's instant, or None."""
+        """Delete base files that no retained commit needs; returns the instant, or None."""
         with self._held() as (services, lease):
             return services.clean(lease)
 
     def archive(self) -> Archived:
-        """Move the oldest instants of both timelines to their archives."""
+        """Move the oldest instants of both timelines to their archives; returns which ones."""
         with self._held() as (services, lease):
             return services.archive(lease)
 
     def savepoint(self, instant: str | None = None) -> str:
-        """Keep the snapshot of a commit, the latest by default; the commit's instant."""
+        """Keep the snapshot of a commit, by default of the latest; returns its instant."""
         with self._held() as (services, lease):
             return services.restorer(lease).savepoint(instant)
 
     def drop_savepoint(self, instant: str) -> str:
-        """Give a savepoint up; its instant."""
+        """Give a savepoint up; returns its instant."""
         with self._held() as (services, lease):
             return services.restorer(lease).drop_savepoint(instant)
 
     def rollback(self, instant: str | None = None) -> str | None:
-        """Take the latest commit back, which `instant` must name; the rollback's instant.
+        """Take the latest commit back, which `instant` must name; returns the rollback's instant.
 
-        Without an instant only what dead writers left is taken back, as with every write.
+        Without an instant only what dead writers left is taken back, as by every write.
         """
         with self._held() as (services, lease):
             return instant and services.restorer(lease).rollback(instant)
 
     def restore(self, savepoint: str) -> str | None:
-        """Take everything after a savepoint back; the restore's instant, None if nothing was."""
+        """Go back to a savepoint; returns the restore's instant, or None if nothing came after."""
         with self._held() as (services, lease):
             return services.restorer(lease).restore(savepoint)
 
     def build_index(self, partition: str | None = None, progress: Progress = no_progress) -> bool:
         """Build a metadata partition while no other writer writes; False if the table has it.
 
-        The name of an index that keeps its entries outside the table, or in runs of the record
-        keys, has these made anew. That of one whose runs can stand beside the record index has
-        them made from it, and kept from then on.
+        If an index is named that keeps its entries outside the table, or in runs of the record
+        keys, these are made anew. An index whose runs can stand beside the record index gets them
+        made from that index, and kept from then on.
 
         Args:
-            partition: its name; None for that of the table's index, the record index if none is.
+            partition: its name, or that of an index; None: the runs of the table's own index, or
+                else the record index.
             progress: shows how far it came.
         """
         runs = spec_of(self.choice.name).key_runs
@@ -343,22 +349,22 @@ class Table(TableHandle):
             services.value_indexes(lease).drop(column)
 
     def schedule_index(self, partition: str = RECORD_INDEX) -> str:
-        """Open a metadata partition for writers, for `run_index` to build; the instant."""
+        """Open a metadata partition for writers; `run_index` builds it. Returns the instant."""
         with self._held() as (services, lease):
             return services.indexer(lease).schedule(partition, lease)
 
     def run_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> str:
-        """Build a scheduled partition while others write; the indexing instant."""
+        """Build a scheduled partition while others write; returns the indexing instant."""
         services = self._services(self._runner(), progress)
         return services.indexer_of(self.storage).run(partition, self._hold)
 
     def repair_shard(self, number: int, progress: Progress = no_progress) -> int:
-        """Build one shard of the record index anew from the data; the keys in it."""
+        """Build one shard of the record index anew from the data; returns its number of keys."""
         with self._held(progress) as (services, lease):
             return services.indexer(lease).repair(number, lease)
 
     def indexes(self) -> list[PartitionInfo]:
-        """The partitions of the metadata table, in use, being built, or absent, and the rest."""
+        """List the partitions of the metadata table, and the indexes beside them."""
         return describe_partitions(self.storage)
 
     def abort_index(self, partition: str = RECORD_INDEX) -> None:
@@ -369,9 +375,9 @@ class Table(TableHandle):
     def drop_index(self, partition: str = RECORD_INDEX) -> None:
         """Take a metadata partition out of use and delete it.
 
-        If the index is kept as runs of the record keys, these are removed, and the table has the
-        index that Hudi's writers use. One that stands beside the record index is deleted, and
-        the table keeps its own.
+        If the table's own index is kept as runs of the record keys, these are removed, and the
+        table then has the index that Hudi's writers use. If an index stands beside the record
+        index, its runs are deleted, and the table keeps its own index.
         """
         own = spec_of(self.choice.name)
         if own.key_runs and partition == own.name:
@@ -385,10 +391,12 @@ class Table(TableHandle):
             services.indexer(lease).drop(partition)
 
     def reshard_index(self, groups: int | None, progress: Progress = no_progress) -> Resharded:
-        """Deal the record index out to another number of file groups while others write.
+        """Change the number of file groups of the record index while others write.
+
+        A re-sharding that was cut off is continued.
 
         Args:
-            groups: how many; None for as many as suit it. One that was begun is continued.
+            groups: how many; None for as many as suit it.
             progress: shows how far it came.
         """
         runner = self._runner()
@@ -408,12 +416,12 @@ class Table(TableHandle):
         dry_run: bool = False,
         progress: Progress = no_progress,
     ) -> IndexSwitch:
-        """Give the table another index; what that does and means.
+        """Give the table another index; returns what that does and means.
 
         Args:
             name: of the index.
-            options: of the index; those that fix placement become facts of the table.
-            dry_run: only say it.
+            options: of the index; those that decide where rows go are kept by the table.
+            dry_run: change nothing.
             progress: shows how far it came.
         """
         given = check_options(options or {})
@@ -432,12 +440,12 @@ class Table(TableHandle):
         return switch
 
     def rewrite(self, virtual_keys: str, progress: Progress = no_progress) -> RewriteReport:
-        """Give up stored keys (`on`), store them again (`off`), or store and `ignore` them."""
+        """Make keys virtual (`on`), store them again (`off`), or store and `ignore` them."""
         rewriter = Rewriter(writer=self._writer(None), progress=progress)
         return rewriter.run(virtual_keys)
 
     def accept(self, *, dry_run: bool = False) -> list[str]:
-        """Take the present values of hoodie.properties as the table's own; what is new in them."""
+        """Take the present values of hoodie.properties as the table's own; returns what is new."""
         with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
             return accept_properties(lease.storage, dry_run=dry_run)
 
