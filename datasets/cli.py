@@ -157,29 +157,29 @@ class _Request:
 @app.command()
 def describe(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> None:
     """Show the columns, sizes and changes of a dataset."""
-    asked = _request(spec, settings or ())
-    kinds = dict(asked.spec.flat_columns())
-    stream = asked.dataset.stream
+    request = _request(spec, settings or ())
+    kinds = dict(request.spec.flat_columns())
+    stream = request.dataset.stream
     answer: dict[str, Any] = {
-        "name": asked.spec.name,
-        "rows": asked.spec.rows,
-        "seed": asked.spec.seed,
-        "record_key": list(asked.spec.record_key),
-        "partition_path": list(asked.spec.partition_path),
-        "ordering": asked.spec.ordering,
-        "date_partitions": asked.spec.date_partitions,
-        "payload_bytes": asked.spec.shape.payload_bytes,
-        "record_bytes": round(asked.spec.row_bytes),
+        "name": request.spec.name,
+        "rows": request.spec.rows,
+        "seed": request.spec.seed,
+        "record_key": list(request.spec.record_key),
+        "partition_path": list(request.spec.partition_path),
+        "ordering": request.spec.ordering,
+        "date_partitions": request.spec.date_partitions,
+        "payload_bytes": request.spec.shape.payload_bytes,
+        "record_bytes": round(request.spec.row_bytes),
         "updates": stream.updates,
         "inserts": stream.inserts,
         "deletes": stream.deletes,
-        "update_choice": asked.spec.update_choice.kind,
+        "update_choice": request.spec.update_choice.kind,
         "moves": stream.moves,
         "late": stream.late,
         "duplicates": stream.duplicates,
         "repeats": stream.repeats,
         "schema": [
-            {"name": name, "type": kinds[name].spark_type} for name in asked.dataset.columns
+            {"name": name, "type": kinds[name].spark_type} for name in request.dataset.columns
         ],
     }
     if as_json:
@@ -204,12 +204,12 @@ def write(
 
     With --master, executors write: they must reach the folder by the same path.
     """
-    asked = _request(spec, settings or (), "written")
-    name = f"{asked.spec.name}-{asked.spec.rows}-{asked.spec.seed}-round{asked.rows.number}"
+    request = _request(spec, settings or (), "written")
+    name = f"{request.spec.name}-{request.spec.rows}-{request.spec.seed}-round{request.rows.number}"
     folder = out or Path("runs") / "data" / name
-    asked.progress.total = asked.rows.rows
+    request.progress.total = request.rows.rows
     try:
-        digest = asked.made(master, folder)
+        digest = request.made(master, folder)
     except KeyboardInterrupt as stop:
         kept = f"{folder} holds a part of the rows; delete it to write them again"
         raise InterruptionError(kept) from stop
@@ -234,10 +234,10 @@ def digest(
 
     The second is `table_rows` and `table_digest`; for round 0 both are the same.
     """
-    asked = _request(spec, settings or (), "digested")
-    dataset, round_ = asked.dataset, asked.rows.number
-    asked.progress.total = asked.rows.rows + (dataset.truth_cost(round_) if round_ else 0)
-    found = asked.made(master)
+    request = _request(spec, settings or (), "digested")
+    dataset, round_ = request.dataset, request.rows.number
+    request.progress.total = request.rows.rows + (dataset.truth_cost(round_) if round_ else 0)
+    found = request.made(master)
     table = dataset.truth(round_, deleted=False) if round_ else found.truth
     _answer(
         {
@@ -268,11 +268,11 @@ def keys(
     The file has the key columns, as `table lookup|delete|purge --keys` take them, and says for
     each key whether the table has it (`expect_present`).
     """
-    asked = _request(spec, settings or ())
+    request = _request(spec, settings or ())
     if out.exists():
         raise DatasetError(f"{out} exists already")
-    found = asked.dataset.sample_keys(
-        asked.rows.number, present=present, absent=absent, deleted=deleted, moved=moved
+    found = request.dataset.sample_keys(
+        request.rows.number, present=present, absent=absent, deleted=deleted, moved=moved
     )
     pq.write_table(found, out)
     there = int(pc.sum(found["expect_present"]).as_py() or 0)
@@ -290,8 +290,8 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Tell when rows came, changed and went up to a round, and their last values."""
-    asked = _request(spec, settings or ())
-    found = asked.dataset.history(np.array(row, np.int64), asked.rows.number)
+    request = _request(spec, settings or ())
+    found = request.dataset.history(np.array(row, np.int64), request.rows.number)
     answer = [
         {"row": number, "changed_in": changes, "deleted_in": deleted, "value": value}
         for number, changes, deleted, value in zip(

@@ -125,8 +125,8 @@ def run(
     )
     if document.is_job(scenario) or ((base or candidate) and scenario.endswith(".toml")):
         names = ("--engine", "--index", "--master", "--tables", "--budget", "--until")
-        for name, given in zip(names, (engine, index, master, tables, budget, until), strict=True):
-            if given is not None:
+        for name, value in zip(names, (engine, index, master, tables, budget, until), strict=True):
+            if value is not None:
                 raise HarnessError(f"{name} is for scenarios, and {scenario} is the file of a job")
         job = document.load(scenario, set_ or ())
         _run_job(Path(scenario), job, (base or (), candidate or ()), target)
@@ -147,13 +147,13 @@ def _overrides(
     engine: list[str] | None, index: list[str] | None, master: str | None, tables: str | None
 ) -> dict[str, object]:
     """Keys of a scenario that have options of their own."""
-    given = {
+    overrides = {
         "engines": [revisions.named(name) for name in engine or ()],
         "indexes": index,
         "spark.master": master,
         "table.location": tables,
     }
-    return {key: value for key, value in given.items() if value}
+    return {key: value for key, value in overrides.items() if value}
 
 
 def _run_scenario(
@@ -216,12 +216,12 @@ def _run_job(
     from keymark.harness.measure.noise_check import NoiseCheck  # noqa: PLC0415
 
     repository = sides_.Repository.of(file)
-    known = sides_.sides(job, repository, *sides)
+    compared = sides_.sides(job, repository, *sides)
     with Shown() as shown:
         with run_folder_mirror.working(target.out, resume=target.resume) as (path, kept):
             request = jobs.JobRequest(
                 job=job,
-                sides=known,
+                sides=compared,
                 repository=repository,
                 out=path,
                 resume=target.resume,
@@ -358,8 +358,8 @@ def install(
         if name == s3a.NAME:
             continue
         mistake = engine_mistake(name)
-        known = hudi_version(name) or format_name(name) or library_name(name)
-        if mistake or not known:
+        has_files = hudi_version(name) or format_name(name) or library_name(name)
+        if mistake or not has_files:
             raise HarnessError(mistake or f"engine {name!r} has nothing to install")
     done = []
     for name in engines:

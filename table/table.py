@@ -104,8 +104,8 @@ class Table(TableHandle):
         """
         if record_key is not None and not column_names(record_key):
             raise InvalidOptionError("record_key is empty: leave it out to have keys generated")
-        given = check_options(options or {})
-        storage = storage or storage_at(path, given, create=True)
+        checked = check_options(options or {})
+        storage = storage or storage_at(path, checked, create=True)
         index = index or default_index().name
         load_index(index)
         identity = TableSpec(
@@ -114,8 +114,8 @@ class Table(TableHandle):
             partition_fields=column_names(partition_path),
             ordering=ordering,
         )
-        create_table(storage, identity, index, given, clock=clock or SystemClock())
-        return cls(storage, given, spark=spark, clock=clock, ids=ids)
+        create_table(storage, identity, index, checked, clock=clock or SystemClock())
+        return cls(storage, checked, spark=spark, clock=clock, ids=ids)
 
     @classmethod
     def open(
@@ -139,8 +139,8 @@ class Table(TableHandle):
         dry_run: bool = False,
     ) -> RecoverReport:
         """Go back to the last whole commit of a table that may be too torn to be opened."""
-        given = check_options(options or {})
-        return Recoverer(storage_at(path, given), given, progress=progress).run(dry_run=dry_run)
+        checked = check_options(options or {})
+        return Recoverer(storage_at(path, checked), checked, progress=progress).run(dry_run=dry_run)
 
     def upsert(self, rows: Rows) -> CommitResult:
         """Insert rows with new keys, and merge the others with their stored rows."""

@@ -43,10 +43,10 @@ def open_table(path: str, option: list[str] | None, master: str | None) -> Table
     return Table.open(path, options=options_of(option), spark=session(master, {}))
 
 
-def options_of(given: list[str] | None) -> dict[str, str]:
+def options_of(texts: list[str] | None) -> dict[str, str]:
     """Options of `name=value` texts."""
     options = {}
-    for text in given or []:
+    for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidOptionError(f"option {text!r} is not of the form name=value")

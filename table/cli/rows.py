@@ -180,19 +180,19 @@ def read(
 ) -> None:
     """Read rows; without --out print the first 20, or a row for each key if keys are given."""
     table = open_table(path, option, master)
-    asked = keys_of(table, keys, key) if keys is not None or key else None
+    wanted = keys_of(table, keys, key) if keys is not None or key else None
     chosen = None if columns is None else [name for name in columns.split(",") if name]
     stats = ReadStats()
     if where is None:
-        plan = table.scan(asked, chosen, as_of)
+        plan = table.scan(wanted, chosen, as_of)
         stats = ReadStats(files_total=plan.files_total, files_read=len(plan.files))
         schema, parts = plan.schema, plan.tables()
     else:
         # The rows that pass are collected: a condition is for few of many.
-        found = to_arrow(table.read(asked, where, chosen, as_of, stats=stats))
+        found = to_arrow(table.read(wanted, where, chosen, as_of, stats=stats))
         schema, parts = found.schema, iter([found])
-    listed = as_json and out is None and (asked is not None or where is not None)
-    count, most = 0, sys.maxsize if listed else max(_SHOWN, 0 if asked is None else len(asked))
+    listed = as_json and out is None and (wanted is not None or where is not None)
+    count, most = 0, sys.maxsize if listed else max(_SHOWN, 0 if wanted is None else len(wanted))
     first = pa.table({}) if schema is None else schema.empty_table()
     with RowWriter(out, schema) as writer:
         for rows in parts:

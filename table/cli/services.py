@@ -45,9 +45,9 @@ def info(
     path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
 ) -> None:
     """Show rows, index and shards; a bucket table of Hudi's is recognised by its files' names."""
-    given = options_of(option)
-    storage = storage_at(path, given)
-    seen = options_seen(load_config(storage), given, storage)
+    options = options_of(option)
+    storage = storage_at(path, options)
+    seen = options_seen(load_config(storage), options, storage)
     named = [*(option or []), *(f"{name}={value}" for name, value in seen.items())]
     found = open_table(path, named, master).info()
     if seen:
