@@ -332,7 +332,8 @@ def scenarios(
 
 
 engine_app = typer.Typer(
-    help="List and install engines that bring their own jars.", add_completion=False
+    help="Install and list engines: Apache Hudi, Delta, Iceberg, and libraries without Spark.",
+    add_completion=False,
 )
 
 
