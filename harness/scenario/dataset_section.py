@@ -48,7 +48,7 @@ class DatasetSection(Section):
     """What rows the table holds and how they change.
 
     With `table.source` or `dataset.source` the rows come from there; batches and deletes are sized
-    by this section. What it does not say about a dataset's own file, that file does.
+    by this section. What it leaves open, the file of a dataset of the user's own decides.
 
     Attributes:
         name: built-in dataset, or the path of a TOML file that specifies one.

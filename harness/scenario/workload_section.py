@@ -27,7 +27,7 @@ class WorkloadSection(Section):
         rounds: change batches, the steps `upsert_1` to `upsert_<rounds>`.
         null_columns: columns that the step `null_columns` nulls in the rows which the step
             `delete` takes, or would take.
-        delete: whether the step `delete` follows them; "once" for in the first repetition of each
+        delete: whether the step `delete` follows them; "once": in the first repetition of each
             cell only, after what it reads.
         delete_latest: whether it deletes rows that the last batch updated, which are where batches
             go, instead of rows from all over the table.
@@ -45,11 +45,11 @@ class WorkloadSection(Section):
         cold: whether these two queries are taken once more at the end, of files that are out of
             the system's cache, as the steps `point_query_cold` (by `Table.scan`) and
             `range_query_cold`; tables on a disk of this machine, under Linux.
-        read_every: rounds after each of which, but the last, these two queries are taken as well,
-            as the steps `point_query_<round>` (by `Table.scan`) and `range_query_<round>`; 0: none.
+        read_every: after every so many rounds, except the last, these two queries are taken as
+            well: `point_query_<round>` (by `Table.scan`) and `range_query_<round>`; 0: never.
         upkeep: variants whose tables are compacted between rounds, after such queries, as the steps
             `compact_rows_<round>`.
-        upkeep_every: rounds after each of which, but the last, they are; 0: none.
+        upkeep_every: after every so many rounds, except the last, they are compacted; 0: never.
         spread_batch: engines whose cells end their first repetition with the step `spread`: a
             batch as large as another one, all updates, of rows drawn evenly from the whole table.
         merge_on_read: variants whose tables have log files of rows (the option
