@@ -1,4 +1,4 @@
-"""Tables in DuckDB: only the files are opened that can hold what is asked (extra `duckdb`).
+"""Tables in DuckDB: only files that can hold a matching row are opened (extra `duckdb`).
 
     import duckdb
     import keymark.duckdb
@@ -39,13 +39,13 @@ def read(
     *,
     as_of: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """The rows of a table's snapshot which pass a condition, as a relation of the connection.
+    """Return the rows of a table's snapshot that pass a condition, as a relation.
 
     Args:
         con: the connection.
         table: the table, or its path.
-        where: a condition in DuckDB's SQL. Record keys in it are asked of the record index, ranges
-            of columns of the column statistics; DuckDB applies it to the rows.
+        where: a condition in DuckDB's SQL. Record keys in it choose files by the record index,
+            ranges of columns by the column statistics; DuckDB applies it to the rows.
         as_of: the instant of an older snapshot.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tables in Polars: only the files are opened that can hold what is asked (extra `polars`).
+"""Tables in Polars: only files that can hold a matching row are opened (extra `polars`).
 
     import polars as pl
     import keymark.polars
@@ -6,8 +6,8 @@
     trips = keymark.polars.scan("/data/trips")
     trips.filter(pl.col("uuid") == "0b7c…").select("city", "fare").collect()
 
-The frame is lazy. Polars hands its filter down when it collects: record keys in it are asked of the
-record index, ranges of columns of the column statistics. Files are read one after the other.
+The frame is lazy. Polars hands its filter down when it collects: record keys in it choose files by
+the record index, ranges of columns by the column statistics. Files are read one after the other.
 """
 
 from __future__ import annotations
