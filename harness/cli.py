@@ -72,9 +72,7 @@ class Target:
 def run(
     scenario: Annotated[
         str,
-        typer.Argument(
-            metavar="[SCENARIO]", help="built-in name, or TOML file of a scenario or a job"
-        ),
+        typer.Argument(metavar="[SCENARIO]", help="built-in name, or TOML file, also of a job"),
     ] = "quickstart",
     *,
     engine: Annotated[
@@ -84,8 +82,7 @@ def run(
         list[str] | None, typer.Option("--index", help="index to measure; repeatable")
     ] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="override a key; repeatable"),
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a key")
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master URL")] = None,
     tables: Annotated[

@@ -102,6 +102,17 @@ def test_links_between_pages_lead_somewhere():
     assert broken == []
 
 
+def test_a_block_of_commands_has_one_a_line():
+    """A tool that wraps lines must not touch them."""
+    command = re.compile(r"\w +(?:(?:\.venv/bin/)?keymark (?!import)[a-z]+ |make [a-z-]+  )")
+    joined = []
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")]:
+        for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            lines = block.splitlines()
+            joined += [f"{_id(page)}: {line}" for line in lines if command.search(line)]
+    assert joined == []
+
+
 def _anchors(page: Path) -> set[str]:
     """The names of a page's headings, as they stand in links."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)

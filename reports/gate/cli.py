@@ -52,14 +52,11 @@ def gate(
     candidate: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CANDIDATE]",
-            help="the same; default: the work tree, or the other side of the run BASE",
+            metavar="[CANDIDATE]", help="the same; else work tree, or BASE's other side"
         ),
     ] = None,
     *,
-    policy: Annotated[
-        Path | None, typer.Option(help="TOML file that says which numbers are required")
-    ] = None,
+    policy: Annotated[Path | None, typer.Option(help="TOML: which numbers are required")] = None,
     base_engine: Annotated[
         str | None, typer.Option(help="compare the base's cells of this engine ...")
     ] = None,
