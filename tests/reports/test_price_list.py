@@ -156,7 +156,7 @@ def test_a_price_file_comes_before_the_list(capsys, tmp_path):
     ("words", "told"),
     [
         (("--machine", "m99.huge"), "list has the machine m99.huge (they have m5.2xlarge, "),
-        (("--machine", "m99.huge"), "--prices FILE takes prices of your own"),
+        (("--machine", "m99.huge"), "give your own prices with --prices FILE"),
         (("--machine", "m5.4xlarge", "--cores", 4), "m5.4xlarge has 16 cores: leave --cores out"),
         (("--writes-per-day", 4), "it needs --machine or --prices"),
     ],
