@@ -66,7 +66,7 @@ def test_folders_that_tell_no_format_are_refused(tmp_path):
     ("more", "part"),
     [
         (["--out", "{folder}/orders.csv"], "exists already"),
-        (["--out", "{folder}/none/x.toml"], "has no folder"),
+        (["--out", "{folder}/none/x.toml"], "its folder does not exist"),
         (["--option", "sep"], "sep: write key=value"),
         (["--format", "orc"], "'orc' is none of parquet"),
         (["--partition", "dd"], "no column 'dd'"),

@@ -134,7 +134,7 @@ def test_a_check_whose_runs_are_replaced_each_time_says_so(table, monkeypatch):
         return found
 
     monkeypatch.setattr(verify, "load_hash_runs", late)
-    with pytest.raises(SnapshotExpiredError, match="hashes: writers replaced runs each time"):
+    with pytest.raises(SnapshotExpiredError, match="hashes: writers replaced runs during each"):
         table.check()
 
 
