@@ -46,7 +46,13 @@ def ranges_in_metadata(numbers: Sequence[int], context: IndexContext) -> dict[in
     shards = context.metadata.shards(COLUMN_STATS, context.cache)
     ranges = read_ranges(shards, KEY_COLUMN, files, file_keys(files))
     ends = zip(*ranges.ends(Wrapper.STRING), strict=True)
-    return {numbers[row]: (low, high) for row, low, high in ends if _REPLACEMENT not in low}
+    # A row group whose keys are too long for Parquet's statistics counts as nulls in Hudi's
+    # records, and is in no range (ParquetUtils.readRangeFromParquetMetadata).
+    return {
+        numbers[row]: (low, high)
+        for row, low, high in ends
+        if _REPLACEMENT not in low and ranges.nulls[row] == 0
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +79,11 @@ def probe_filters(work: FilterProbe) -> list[_Numbers | None]:
             path, keys, spans = work.files[row]
             try:
                 decoded = decode_bloom(value.as_py(), path)
-                bloom = decoded and BloomText.parse(decoded[1], decoded[0], path)
+                if decoded is not None:
+                    bloom = BloomText.parse(decoded[1], decoded[0], path)
+                    found[row] = places_in(spans)[bloom.contains(keys_in(keys, spans))]
             except (CorruptFileError, UnsupportedTableError):
                 continue  # the footer of the file is asked instead
-            if bloom is not None:
-                found[row] = places_in(spans)[bloom.contains(keys_in(keys, spans))]
     return found
 
 

@@ -17,9 +17,11 @@ from keymark.indexes.bloom.index import BloomIndex
 from keymark.table.cli import app
 from keymark.table.errors import InputError, UnsupportedTableError
 from keymark.table.index.protocol import LookupStats
-from keymark.table.metadata.bloom import bloom_tombstones
+from keymark.table.metadata import column_stats
+from keymark.table.metadata.bloom import bloom_tombstones, decode_bloom
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from keymark.table.metadata.shard import Shard
+from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.properties.options import Options
 from keymark.table.state.table_state import TableState
 
@@ -103,7 +105,7 @@ def test_a_partition_that_is_not_kept_is_made_up_for_by_footers(tmp_path, name):
     assert set(told.values()) == {0}
 
 
-@pytest.mark.parametrize("damage", ["none", "deleted", "garbage", "filter"])
+@pytest.mark.parametrize("damage", ["none", "deleted", "garbage", "filter", "bits"])
 def test_a_record_that_cannot_be_used_is_made_up_for_by_the_footer(tmp_path, damage, monkeypatch):
     table = filled(tmp_path / "t", **METADATA)
     victim = files(table)[1]
@@ -119,6 +121,8 @@ def test_a_record_that_cannot_be_used_is_made_up_for_by_the_footer(tmp_path, dam
             if keys[position].as_py() == record:
                 new = {"none": None, "deleted": bloom_tombstones("b", victim.name, "1")[1][0]}
                 new |= {"garbage": b"\0" * 9, "filter": value.replace(b"A", b"!")}
+                text = decode_bloom(value, victim.path)[1]
+                new["bits"] = value.replace(text[52:-4], b"!" * len(text[52:-4]))
                 value = new[damage]  # noqa: PLW2901
             changed.append((position, value))
         kept = [pair for pair in changed if pair[1] is not None]
@@ -129,6 +133,27 @@ def test_a_record_that_cannot_be_used_is_made_up_for_by_the_footer(tmp_path, dam
     paths, stats = asked(table, ["a1", "b1", "b5x", "c1"])
     assert paths == ["a", "b", None, "c"]
     assert (stats.filters_from_metadata, stats.filters_from_footers) == (2, 1)
+
+
+def test_a_range_that_leaves_rows_out_is_made_up_for_by_the_footer(tmp_path, monkeypatch):
+    """Hudi counts rows whose keys are too long for statistics as nulls, and tells none of them."""
+    table = filled(tmp_path / "t", **METADATA)
+    victim = files(table)[1]
+    whole = Shard.lookup
+
+    def narrow(shard, keys):
+        positions, values = whole(shard, keys)
+        wanted = column_stats._key("b", victim.name, KEY_COLUMN)
+        ends = [column_stats._wrap(column_stats.Wrapper.STRING, key) for key in ("b5", "b9")]
+        record = column_stats._record(victim.name, KEY_COLUMN, b"".join(ends), (10, 5, 99, 99))
+        pairs = zip(positions.tolist(), values.to_pylist(), strict=True)
+        changed = [record if keys[n].as_py() == wanted else value for n, value in pairs]
+        return positions, pa.array(changed, pa.binary())
+
+    monkeypatch.setattr(Shard, "lookup", narrow)
+    paths, stats = asked(table, ["a1", "b1", "b7", "c1"])
+    assert paths == ["a", "b", "b", "c"]
+    assert (stats.ranges_from_metadata, stats.ranges_from_footers) == (2, 1)
 
 
 def test_ranges_can_be_left_out(table):
