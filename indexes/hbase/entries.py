@@ -93,13 +93,14 @@ class EnterWork:
 
 @dataclass(frozen=True, slots=True)
 class FileWork:
-    """A base file whose keys get entries."""
+    """A base file whose keys get entries, and the instant that these name."""
 
     access: Access
     pace: RateLimit
     storage: Storage
     file: BaseFile
     keys: StoredKeys
+    instant: str
 
 
 def get_entries(work: GetWork) -> pa.Table:
@@ -134,7 +135,7 @@ def enter_file(work: FileWork) -> int:
     throttle, count, file = Throttle(work.pace.put_batch), 0, work.file
     with hbase_client.connected(work.access) as client:
         for keys in record_keys(work.storage, file, work.keys):
-            place = (file.partition_path, file.file_id, file.instant_time)
+            place = (file.partition_path, file.file_id, work.instant)
             columns = [pa.repeat(pa.scalar(text, pa.string()), len(keys)) for text in place]
             changes = pa.table([keys.cast(pa.string()), *columns], schema=CHANGES)
             put_entries(client, changes, work.pace, throttle)

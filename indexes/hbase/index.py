@@ -4,8 +4,9 @@
     commit      puts of new keys before it, moves and deletes after it (table/index/external.py)
 
 An entry stays as its key's first commit made it, as long as its file group exists: it names that
-commit and the file group. Entries of commits that were taken back, or of file groups that are gone,
-do not count. Source: SparkHoodieHBaseIndex of Hudi 0.15.
+commit and the file group. One that was put for a row that is there names a commit that no rollback
+takes back. Entries of commits that were taken back, or of file groups that are gone, do not count.
+Source: SparkHoodieHBaseIndex of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ class HBaseIndex(LookupIndex):
     def rebuild(self, context: IndexContext, progress: Progress) -> int:
         """Empty the HBase table, or make it, and put an entry for each key of the snapshot.
 
-        Each names the commit of its key's base file. Nobody may write to the table meanwhile.
+        Each names a commit that stays as long as its key's row. Nobody may write to the table
+        meanwhile.
         """
         access, options = _access(context.options), context.options
         with hbase_client.connected(access) as client:
@@ -142,7 +144,11 @@ class HBaseIndex(LookupIndex):
                 client.create()
         pace = _pace(options, options.integer(THRIFT_CONNECTIONS))
         keys, storage = StoredKeys.of(context.config), context.storage
-        works = [FileWork(access, pace, storage, file, keys) for file in context.snapshot.files]
+        timeline = Timeline.load(storage)
+        works = [
+            FileWork(access, pace, storage, file, keys, timeline.lasting(file.instant_time))
+            for file in context.snapshot.files
+        ]
         weights = [file.size for file in context.snapshot.files]
         return sum(
             ProgressRunner(context.runner, progress, "files").run(

@@ -82,6 +82,14 @@ class Timeline:
         start = min(commits, default="")
         return frozenset(time for time in times if time in commits or time < start)
 
+    def lasting(self, time: str) -> str:
+        """The instant for an entry of a row that is there: of a base file that commit `time` wrote.
+
+        The row may be older than that commit, which can be taken back. The first commit is taken
+        back only with all rows.
+        """
+        return min([time, *self.commit_times()])
+
     def commit(self, instant: Instant) -> CommitMetadata:
         """The metadata of a completed commit, delta commit or replace commit."""
         path = self.path(instant.time, instant.action, COMPLETED)

@@ -22,6 +22,7 @@ from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat
 from keymark.table.timeline.instant_name import instant_millis
+from keymark.table.timeline.timeline import Timeline
 
 
 class IndexChanges(Protocol):
@@ -70,12 +71,14 @@ _NOTHING = pa.array([], pa.string())
 NO_CHANGES = KeyChanges(keys=_NOTHING, codes=np.empty(0, np.int64), locations=(), deletes=_NOTHING)
 
 
-def placed_changes(changes: KeyChanges, of: Snapshot) -> pa.Table:
+def placed_changes(changes: KeyChanges, of: Snapshot, timeline: Timeline) -> pa.Table:
     """The changes (rows of table.index.external.CHANGES) that put keys back.
 
-    The instant of a place is that of its base file in the snapshot `of`.
+    The instant of a place is one that lasts as long as the rows of its base file in the snapshot
+    `of`.
     """
-    times = {place: base.instant_time for place, base in of.by_location().items()}
+    bases = of.by_location().items()
+    times = {place: timeline.lasting(base.instant_time) for place, base in bases}
     places = [(*place, times.get(place)) for place in changes.locations]
     columns = [pa.array([place[n] for place in places], pa.string()) for n in range(3)]
     codes = pa.array(changes.codes, pa.int64())

@@ -136,6 +136,32 @@ def test_rollback_and_restore_bring_entries_back(tmp_path, hbase):
     check_exact(table, hbase)
 
 
+def test_entries_that_were_made_anew_count_after_the_rollback_of_an_update(tmp_path, hbase):
+    """The commit of the latest base file goes, and most of its rows are older."""
+    table = create(tmp_path / "t", "hbase", options=TABLE)
+    table.upsert(batch(["a", "b"]))
+    before = truth(table)
+    update = table.upsert(batch(["b"], ts=2))
+    table.build_index("hbase")
+    check_exact(table, hbase)
+    table.rollback(update.instant)
+    check_exact(table, hbase)
+    assert truth(table) == before
+    result = table.upsert(batch(["a", "c"], ts=3))
+    assert (result.updated, result.inserted) == (1, 1)
+
+
+def test_entries_that_a_rollback_put_back_count_after_the_next_rollback(tmp_path, hbase):
+    table = create(tmp_path / "t", "hbase", options=TABLE)
+    table.upsert(batch(["a", "b"]))
+    before = truth(table)
+    commits = [table.upsert(batch(["b"], ts=2)), table.delete(["a"])]
+    while commits:
+        table.rollback(commits.pop().instant)
+        check_exact(table, hbase)
+        assert truth(table) == before
+
+
 @pytest.mark.parametrize("part", [4, 1 << 62])
 def test_a_key_inserted_twice_keeps_an_entry(tmp_path, hbase, monkeypatch, part):
     """When one of its rows goes, whether the keys that go fit the memory of a task or not."""

@@ -140,7 +140,8 @@ class Restorer:
                 delta.stats.extend(stats)
         if self.entries is not None:
             changes = self._entry_changes(state, targets, before, instant)
-            store_changes(self.storage, instant, placed_changes(changes, before))
+            placed = placed_changes(changes, before, state.timeline)
+            store_changes(self.storage, instant, placed)
         tx.publish(delta, content)
         # Key files. Those of a rollback that dies, the next write deletes.
         self.storage.delete_tree(f"{TEMP}/{instant}")
