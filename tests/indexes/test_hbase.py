@@ -136,6 +136,52 @@ def test_rollback_and_restore_bring_entries_back(tmp_path, hbase):
     check_exact(table, hbase)
 
 
+@pytest.mark.parametrize("away", ["deleted", "moved"])
+def test_a_restore_keeps_the_entry_of_a_key_that_went_and_came_back(tmp_path, hbase, away):
+    """Its entry names a commit that is taken back, and its file group holds it all the time."""
+    table = create(tmp_path / "t", "hbase", options={**TABLE, **MOVES})
+    table.upsert(batch(["a", "b", "c"]))
+    saved, before = table.savepoint(), truth(table)
+    if away == "moved":
+        table.upsert(batch(["a"], "q", ts=2))
+    else:
+        table.delete(["a"])
+    table.upsert(batch(["a", "b"], ts=3))
+    assert truth(table) == before
+    table.restore(saved)
+    check_exact(table, hbase)
+    assert truth(table) == before
+    assert table.delete(["a", "b"]).deleted == 2
+    check_exact(table, hbase)
+
+
+def test_a_restore_begins_nothing_where_hbase_does_not_answer(tmp_path, hbase):
+    table = create(tmp_path / "t", "hbase", options=TABLE)
+    table.upsert(batch(["a", "b"]))
+    saved, before = table.savepoint(), truth(table)
+    table.delete(["a"])
+    table.upsert(batch(["a"], ts=3))
+    hbase.at = len(hbase.calls) + 1
+    with pytest.raises(IndexUnavailableError):
+        table.restore(saved)
+    hbase.at = 0
+    assert not Timeline.load(table.storage).pending()
+    table.restore(saved)
+    check_exact(table, hbase)
+    assert truth(table) == before
+
+
+def test_a_rollback_keeps_the_entry_of_a_key_that_came_again_to_its_file_group(tmp_path, hbase):
+    table = create(tmp_path / "t", "hbase", options=TABLE)
+    table.upsert(batch(["a", "b"]))
+    before = truth(table)
+    again = with_policy(table, "none").insert(batch(["a", "c"], ts=2))
+    assert len(files(table)) == 1
+    table.rollback(again.instant)
+    check_exact(table, hbase)
+    assert truth(table) == before
+
+
 def test_entries_that_were_made_anew_count_after_the_rollback_of_an_update(tmp_path, hbase):
     """The commit of the latest base file goes, and most of its rows are older."""
     table = create(tmp_path / "t", "hbase", options=TABLE)

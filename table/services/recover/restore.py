@@ -42,6 +42,7 @@ from keymark.table.services.clean import schema_columns
 from keymark.table.services.index.builds import refuse_while_building
 from keymark.table.services.recover.held_keys import HeldSearch, puts_keys_twice, with_held
 from keymark.table.services.recover.returning_keys import log_returns
+from keymark.table.services.recover.stale_entries import stale_entries, with_stale
 from keymark.table.services.rewrite import lacks_keys
 from keymark.table.state.late import fenced_times, note_fenced
 from keymark.table.state.table_state import TableState, stored_schema
@@ -52,7 +53,7 @@ from keymark.table.timeline.restore_metadata import RestorePlan, encode_restore,
 from keymark.table.timeline.rollback_metadata import Rollback, encode_metadata, encode_plan
 from keymark.table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
 from keymark.table.timeline.timeline import Timeline
-from keymark.table.write.index_changes import KeyChanges, placed_changes
+from keymark.table.write.index_changes import NO_CHANGES, KeyChanges, placed_changes
 from keymark.table.write.transaction import Transaction
 from keymark.table.write.undo import data_files
 
@@ -125,6 +126,8 @@ class Restorer:
         _refuse_targets(state, targets)
         before = _before(state, targets, savepoint)
         _refuse_files_without_keys(state, before)
+        # The index may not answer: it is asked before anything is begun.
+        stale = self._stale_entries(state, targets, before)
         dead = _written_by(state, targets)
         instant, files = state.next_instant(self.clock), _paths(self.storage.root, dead)
         action, plan, content = _documents(instant, targets, savepoint, files)
@@ -140,6 +143,7 @@ class Restorer:
                 delta.stats.extend(stats)
         if self.entries is not None:
             changes = self._entry_changes(state, targets, before, instant)
+            changes = with_stale(changes, stale)
             placed = placed_changes(changes, before, state.timeline)
             store_changes(self.storage, instant, placed)
         tx.publish(delta, content)
@@ -149,6 +153,20 @@ class Restorer:
             self.entries.apply_pending(instant, self.storage)
         sweep_taken_back(self.storage)
         return instant
+
+    def _stale_entries(
+        self, state: TableState, targets: Sequence[Instant], before: Snapshot
+    ) -> KeyChanges:
+        """Keys that stay where they are, and whose entries outside would count no more.
+
+        One commit that asked where its keys are has put none of them where it was already.
+        """
+        if self.entries is None:
+            return NO_CHANGES
+        if len(targets) < 2 and not puts_keys_twice(state.timeline, targets):
+            return NO_CHANGES
+        times = [target.time for target in targets]
+        return stale_entries(state, before, times, self.entries, self.runner)
 
     def _entry_changes(
         self, state: TableState, targets: Sequence[Instant], before: Snapshot, instant: str
