@@ -15,7 +15,6 @@ the table. A recovery that dies is finished by another one, which finds its entr
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -41,12 +40,7 @@ from keymark.table.layout.naming import (
 from keymark.table.layout.view import snapshot
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from keymark.table.metadata.writer import partition_metadata
-from keymark.table.properties.config import (
-    TableConfig,
-    load_config,
-    restore_properties,
-    save_config,
-)
+from keymark.table.properties.config import load_config, restore_properties, save_config
 from keymark.table.properties.options import Options
 from keymark.table.properties.seal import BUILDING_PARTITIONS, METADATA_PARTITIONS, RECOVERY
 from keymark.table.runtime.clock import Clock, SystemClock
@@ -55,6 +49,7 @@ from keymark.table.services.check.check import check_table
 from keymark.table.services.clean import Cleaner
 from keymark.table.services.compact import files_of_compaction, pending_compactions
 from keymark.table.services.index.indexing import Indexer
+from keymark.table.services.recover.plan import Plan
 from keymark.table.services.recover.torn import COMMITS, Survey, Torn, survey
 from keymark.table.services.rewrite import declare_keys, lacks_keys
 from keymark.table.state.table_state import TableState, list_storage
@@ -109,41 +104,6 @@ class RecoverReport:
     done: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """What a recovery has decided; it stands in hoodie.properties until it is done."""
-
-    time: str
-    target: str
-    partitions: tuple[str, ...]
-    rebuild: bool = False
-
-    @classmethod
-    def of(cls, config: TableConfig) -> _Plan | None:
-        """The plan of a recovery that was cut off."""
-        text = config.properties.get(RECOVERY)
-        if text is None:
-            return None
-        found = json.loads(text)
-        return cls(
-            time=str(found["time"]),
-            target=str(found["target"]),
-            partitions=tuple(map(str, found["partitions"])),
-            rebuild=bool(found["rebuild"]),
-        )
-
-    def text(self) -> str:
-        """The entry in hoodie.properties."""
-        return json.dumps(
-            {
-                "time": self.time,
-                "target": self.target,
-                "partitions": list(self.partitions),
-                "rebuild": self.rebuild,
-            }
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Recoverer:
     """Recovers one table; it need not be possible to open that."""
@@ -166,7 +126,7 @@ class Recoverer:
     def under(self, lease: Lease, *, dry_run: bool) -> RecoverReport:
         """The same under the lease of the table."""
         config = load_config(self.storage)
-        plan = _Plan.of(config)
+        plan = Plan.of(config)
         found = survey(self.storage, plan.target if plan else None)
         metadata = self._metadata_faults(found) if plan is None else ()
         properties = _properties_fault(self.storage)
@@ -178,7 +138,7 @@ class Recoverer:
         restore_properties(self.storage)
         if plan is None:
             partitions = tuple(p for p in config.maintained if p != FILES)
-            plan = _Plan(
+            plan = Plan(
                 time=format_instant(self.clock.millis(), UTC),
                 target=found.target,
                 partitions=(FILES, *partitions) if config.maintained else (),
@@ -191,7 +151,7 @@ class Recoverer:
         report = _report(found, torn, how, f"{TORN}/{plan.time}", done=True)
         return replace(report, given_up=given_up)
 
-    def _note(self, plan: _Plan | None) -> None:
+    def _note(self, plan: Plan | None) -> None:
         """Store what is going on, or that it is done."""
         properties = dict(load_config(self.storage).properties)
         properties.pop(RECOVERY, None)
@@ -199,7 +159,7 @@ class Recoverer:
             properties[RECOVERY] = plan.text()
         save_config(self.storage, properties)
 
-    def _give_up(self, plan: _Plan, found: Survey) -> tuple[GivenUp, ...]:
+    def _give_up(self, plan: Plan, found: Survey) -> tuple[GivenUp, ...]:
         """Move the commits after the target aside, and other instants that are torn."""
         timeline = Timeline.load(self.storage)
         given: list[GivenUp] = []
@@ -230,12 +190,12 @@ class Recoverer:
                 self._move(f"{partition}/{name}" if partition else name, plan)
         return tuple(given)
 
-    def _move_instant(self, timeline: Timeline, instant: Instant, plan: _Plan) -> None:
+    def _move_instant(self, timeline: Timeline, instant: Instant, plan: Plan) -> None:
         """Move the files of an instant aside, the completed one first."""
         for state in _STATES:
             self._move(timeline.path(instant.time, instant.action, state), plan)
 
-    def _move(self, path: str, plan: _Plan) -> None:
+    def _move(self, path: str, plan: Plan) -> None:
         """Move a file aside, if it is there."""
         try:
             data = self.storage.read(path)
@@ -276,7 +236,7 @@ class Recoverer:
             return (Torn(name, str(error)),)
         return ()
 
-    def _settle(self, plan: _Plan, found: Survey, lease: Lease) -> str:
+    def _settle(self, plan: Plan, found: Survey, lease: Lease) -> str:
         """Bring the metadata table in step, finish what is pending, and look at it all."""
         rebuild = plan.rebuild
         self._declare_keys(lease)
@@ -305,7 +265,7 @@ class Recoverer:
         if any(lacks_keys(read_metadata(self.storage.open(file.path))) for file in files):
             declare_keys(config, lease, stores=False, ignored=False)
 
-    def _cut_metadata(self, plan: _Plan, found: Survey) -> None:
+    def _cut_metadata(self, plan: Plan, found: Survey) -> None:
         """Move aside what the metadata table says about instants that were given up."""
         timeline = Timeline.load(self.storage, METADATA)
         kept = {instant.time for instant in Timeline.load(self.storage).instants}
@@ -338,7 +298,7 @@ class Recoverer:
         blocks = read_blocks(self.storage.open(status.path), complete=False)
         return all(block.instant_time in times for block in blocks)
 
-    def _rebuild(self, plan: _Plan, lease: Lease) -> None:
+    def _rebuild(self, plan: Plan, lease: Lease) -> None:
         """Build the metadata table anew from the data; its timeline and torn files are kept."""
         for status in list(self.storage.walk(f"{METADATA}/{HOODIE}")):
             self._move(status.path, plan)
@@ -367,7 +327,7 @@ class Recoverer:
             if partition in plan.partitions:
                 indexer.build(partition, lease)
 
-    def _finish(self, plan: _Plan, lease: Lease) -> None:
+    def _finish(self, plan: Plan, lease: Lease) -> None:
         """Take dead writes back, record lost slices as cleaned, mend the partitions' own files."""
         clear_failed(self.storage)
         cleaner = Cleaner(self.storage, self.clock, lease)
@@ -378,7 +338,7 @@ class Recoverer:
             state = TableState.load(self.storage)
         self._mend_partitions(state, plan)
 
-    def _mend_partitions(self, state: TableState, plan: _Plan) -> None:
+    def _mend_partitions(self, state: TableState, plan: Plan) -> None:
         """Write torn files of partitions anew; those of partitions that are not there any more go.
 
         Apache Hudi finds partitions by them where it does without the metadata table.
