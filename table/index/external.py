@@ -197,7 +197,7 @@ def withdraw_entries(index: ExternalIndex, instant: str, context: IndexContext) 
 
 def rebuild(index: ExternalIndex, context: IndexContext, progress: Progress) -> int:
     """Rebuild all entries under the lease; how many. Until it ends, no entry is trusted."""
-    context.storage.replace(_REBUILD, b"")
+    distrust(context.storage)
     for status in context.storage.list(ENTRIES):
         if status.path != _REBUILD:
             context.storage.delete(status.path)
@@ -206,17 +206,23 @@ def rebuild(index: ExternalIndex, context: IndexContext, progress: Progress) -> 
     return count
 
 
+def distrust(storage: Storage) -> None:
+    """Trust no entry from now on, until all are made anew."""
+    storage.replace(_REBUILD, b"")
+
+
 def pending_entries(storage: Storage) -> tuple[str, ...]:
     """The instants whose entries are being made, or were when their writer died; ascending.
 
     Raises:
-        IndexUnavailableError: all entries are being made anew, or that was cut off.
+        IndexUnavailableError: all entries are being made anew, or are to be.
     """
     found = storage.list(ENTRIES)
     if any(status.path == _REBUILD for status in found):
         raise IndexUnavailableError(
-            f"the index of {storage.root} is being built anew; if that was cut off, "
-            f"`keymark table index build {storage.root} NAME` (of the index) builds it again"
+            f"the index of {storage.root} is being built anew; if that was cut off, or if `table "
+            f"recover` gave commits up, `keymark table index build {storage.root} NAME` (of the "
+            "index) builds it again"
         )
     return tuple(sorted(status.name for status in found))
 

@@ -208,6 +208,29 @@ def test_entries_that_a_rollback_put_back_count_after_the_next_rollback(tmp_path
         assert truth(table) == before
 
 
+@pytest.mark.parametrize("lost", ["delete", "move"])
+def test_entries_are_made_anew_after_a_recovery_gave_commits_up(tmp_path, hbase, lost):
+    """What the lost commit has taken away from HBase is in the table again."""
+    table = create(tmp_path / "t", "hbase", options={**QUICK, **MOVES})
+    table.upsert(batch(["a", "b"]))
+    before = truth(table)
+    if lost == "move":
+        table.upsert(batch(["a"], "q", ts=2))
+    else:
+        table.delete(["a"])
+    max((tmp_path / "t/.hoodie").glob("*.commit")).write_bytes(b"")
+    assert len(Table.recover(str(tmp_path / "t")).given_up) == 1
+    again = Table.open(str(tmp_path / "t"), options=QUICK)
+    assert truth(again) == before
+    for ask in (lambda: again.lookup(["a"]), lambda: again.upsert(batch(["a"], ts=3))):
+        with pytest.raises(IndexUnavailableError, match=r"table recover.*table index build"):
+            ask()
+    again.build_index("hbase")
+    check_exact(again, hbase)
+    assert again.upsert(batch(["a"], ts=3)).updated == 1
+    check_exact(again, hbase)
+
+
 @pytest.mark.parametrize("part", [4, 1 << 62])
 def test_a_key_inserted_twice_keeps_an_entry(tmp_path, hbase, monkeypatch, part):
     """When one of its rows goes, whether the keys that go fit the memory of a task or not."""

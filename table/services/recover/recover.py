@@ -24,6 +24,8 @@ from keymark.table.errors import CorruptFileError, TableError
 from keymark.table.format.log.reader import read_blocks
 from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.index.choice import choose_index, table_options
+from keymark.table.index.external import distrust
+from keymark.table.index.protocol import index_name, spec_of
 from keymark.table.layout.model import Instant
 from keymark.table.layout.naming import (
     BUILD,
@@ -41,7 +43,7 @@ from keymark.table.layout.view import snapshot
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from keymark.table.metadata.writer import partition_metadata
 from keymark.table.properties.config import load_config, restore_properties, save_config
-from keymark.table.properties.options import Options
+from keymark.table.properties.options import INDEX_TYPE, Options
 from keymark.table.properties.seal import BUILDING_PARTITIONS, METADATA_PARTITIONS, RECOVERY
 from keymark.table.runtime.clock import Clock, SystemClock
 from keymark.table.runtime.runner import LocalRunner, Progress, TaskRunner, no_progress
@@ -162,6 +164,7 @@ class Recoverer:
     def _give_up(self, plan: Plan, found: Survey) -> tuple[GivenUp, ...]:
         """Move the commits after the target aside, and other instants that are torn."""
         timeline = Timeline.load(self.storage)
+        self._distrust_entries(found)
         given: list[GivenUp] = []
         rows: dict[str, int | None] = {}
         for commit in found.commits:
@@ -189,6 +192,13 @@ class Recoverer:
             for name in names:
                 self._move(f"{partition}/{name}" if partition else name, plan)
         return tuple(given)
+
+    def _distrust_entries(self, found: Survey) -> None:
+        """Let nobody believe entries outside of the table: lost commits may have changed any."""
+        named = load_config(self.storage).index_type or self.given.get(INDEX_TYPE)
+        if found.commits and named is not None and spec_of(index_name(named)).entries:
+            distrust(self.storage)
+            self.storage.sync()
 
     def _move_instant(self, timeline: Timeline, instant: Instant, plan: Plan) -> None:
         """Move the files of an instant aside, the completed one first."""
