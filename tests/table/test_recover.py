@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from faults import DEAD, FaultStorage, Killed, every_fault
 from table_cases import MOVES, by_hudi_rs, by_listing, create, left_over, rows, unpack
@@ -193,6 +194,39 @@ def latest(root: Path):
     from table_cases import latest_files
 
     return latest_files(root)
+
+
+def damage_keys(path: Path) -> None:
+    """Damage the column of the record keys; the footer stays whole."""
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    columns = [group.column(n) for n in range(group.num_columns)]
+    (keys,) = [c for c in columns if c.path_in_schema == "_hoodie_record_key"]
+    data, start = bytearray(path.read_bytes()), keys.dictionary_page_offset
+    data[(start or keys.data_page_offset) + keys.total_compressed_size // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_a_damaged_page_of_an_older_file_closes_no_table(history, tmp_path):
+    """No commit was torn: to go back, or to build the metadata table anew, is no remedy."""
+    root = shutil.copytree(history[3], tmp_path / "t")
+    damaged = next(path for (part, _), path in sorted(latest(root).items()) if part == "p0")
+    damage_keys(root / damaged)
+    for dry_run in (True, False):
+        with pytest.raises(CorruptFileError) as found:
+            Table.recover(str(root), dry_run=dry_run)
+        assert found.value.name == damaged
+        assert new_files(history[3], root) == [damaged]
+    assert Table.open(str(root)).upsert(rows([4], ts=9, partition="p1")).updated == 1
+
+
+def test_a_damaged_page_of_an_older_file_beside_a_torn_commit(history, tmp_path):
+    root = shutil.copytree(history[4], tmp_path / "t")
+    damaged = next(path for (part, _), path in sorted(latest(history[3]).items()) if part == "p0")
+    damage_keys(root / damaged)
+    max(root.glob(".hoodie/*.commit")).write_bytes(b"")
+    assert len(Table.recover(str(root)).given_up) == 1
+    assert RECOVERY not in load_config(LocalStorage.at(str(root))).properties
+    assert Table.open(str(root)).upsert(rows([4], ts=9, partition="p1")).updated == 1
 
 
 def test_killed_at_any_call_and_done_again(history, tmp_path):

@@ -51,6 +51,7 @@ from keymark.table.services.check.check import check_table
 from keymark.table.services.clean import Cleaner
 from keymark.table.services.compact import files_of_compaction, pending_compactions
 from keymark.table.services.index.indexing import Indexer
+from keymark.table.services.recover.judge import is_of_data
 from keymark.table.services.recover.plan import Plan
 from keymark.table.services.recover.torn import COMMITS, Survey, Torn, survey
 from keymark.table.services.rewrite import declare_keys, lacks_keys
@@ -239,9 +240,19 @@ class Recoverer:
         if faults or given:
             # Without those commits it cannot be read before they are moved.
             return tuple(faults)
+        return self._difference()
+
+    def _difference(self) -> tuple[Torn, ...]:
+        """What of the metadata table is damaged, or differs from the data, if anything does.
+
+        Raises:
+            CorruptFileError: a base file of the data is damaged.
+        """
         try:
             self._compare()
         except TableError as error:
+            if isinstance(error, CorruptFileError) and is_of_data(error):
+                raise
             name = error.name if isinstance(error, CorruptFileError) else METADATA
             return (Torn(name, str(error)),)
         return ()
@@ -255,7 +266,10 @@ class Recoverer:
             try:
                 self._finish(plan, lease)
                 self._compare()
-            except (CorruptFileError, FileNotFoundError):
+            except CorruptFileError as error:
+                # A damaged page of a base file stays so, whatever is built anew.
+                rebuild = not is_of_data(error)
+            except FileNotFoundError:
                 rebuild = True
         if plan.partitions and rebuild:
             self._note(replace(plan, rebuild=True))
