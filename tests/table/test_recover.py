@@ -10,12 +10,27 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from faults import DEAD, FaultStorage, Killed, every_fault
-from table_cases import MOVES, by_hudi_rs, by_listing, create, left_over, rows, unpack
+from table_cases import (
+    DUP_POLICY,
+    MOVES,
+    by_hudi_rs,
+    by_listing,
+    create,
+    left_over,
+    rows,
+    unpack,
+)
 from typer.testing import CliRunner
 
 from keymark import Table
 from keymark.table.cli import app
-from keymark.table.errors import CorruptFileError, InputError, TableError
+from keymark.table.errors import (
+    CorruptFileError,
+    IndexUnavailableError,
+    InputError,
+    TableError,
+    TableWarning,
+)
 from keymark.table.properties.config import load_config
 from keymark.table.properties.seal import RECOVERY
 from keymark.table.services.recover.recover import Recoverer
@@ -194,6 +209,61 @@ def latest(root: Path):
     from table_cases import latest_files
 
     return latest_files(root)
+
+
+def twice(root: Path):
+    """A table with two keys in two rows each, as the option allows."""
+    table = create(root, {DUP_POLICY: "none"})
+    table.insert(rows(range(4), partition="p0"))
+    table.insert(rows(range(2), ts=2, partition="p1"))
+    assert table.check().duplicate == 2
+    return table
+
+
+def is_open(root: Path) -> bool:
+    """Whether the table takes writes again."""
+    table = Table.open(str(root))
+    result = table.upsert(rows([3, 9], ts=9, partition="p0"))
+    return (result.updated, result.inserted) == (1, 1)
+
+
+def test_a_key_in_two_rows_is_no_matter_of_recovery(tmp_path):
+    """It stays there, whatever is built anew: the table would be closed to writes for good."""
+    twice(tmp_path / "t")
+    report = Table.recover(str(tmp_path / "t"))
+    assert not report.done
+    assert report.torn == ()
+    assert is_open(tmp_path / "t")
+
+
+def test_a_torn_commit_of_a_table_with_a_key_in_two_rows(tmp_path):
+    root = tmp_path / "t"
+    table = twice(root)
+    wanted = table.lookup(["k0", "k1", "k2"]).to_pylist()
+    table.upsert(rows([0, 8], ts=3, partition="p0"))
+    max(root.glob(".hoodie/*.commit")).write_bytes(b"")
+    report = Table.recover(str(root))
+    assert len(report.given_up) == 1
+    assert report.metadata == "kept"
+    assert Table.open(str(root)).lookup(["k0", "k1", "k2"]).to_pylist() == wanted
+    assert is_open(root)
+
+
+def test_a_torn_index_of_a_table_with_a_key_in_two_rows(tmp_path):
+    """It cannot be built anew, and the table is left without."""
+    root = tmp_path / "t"
+    table = twice(root)
+    table.compact()
+    for torn in root.glob(".hoodie/metadata/record_index/*.hfile"):
+        torn.write_bytes(b"")
+    with pytest.warns(TableWarning, match="is without record_index now: 2 rows have a record key"):
+        assert Table.recover(str(root)).metadata == "built anew"
+    again = Table.open(str(root))
+    assert {part.partition for part in again.indexes() if part.state == "in use"} == {"files"}
+    assert sum(part.num_rows for part in again.scan().tables()) == 6
+    with pytest.raises(IndexUnavailableError, match="table index build"):
+        again.upsert(rows([9]))
+    assert not Table.recover(str(root)).done
 
 
 def damage_keys(path: Path) -> None:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 
-from keymark.table.errors import CorruptFileError, TableError
+from keymark.table.errors import CorruptFileError, DuplicateKeyError, TableError, TableWarning
 from keymark.table.format.log.reader import read_blocks
 from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.index.choice import choose_index, table_options
@@ -50,8 +51,9 @@ from keymark.table.runtime.runner import LocalRunner, Progress, TaskRunner, no_p
 from keymark.table.services.check.check import check_table
 from keymark.table.services.clean import Cleaner
 from keymark.table.services.compact import files_of_compaction, pending_compactions
+from keymark.table.services.index.builds import drop_remains
 from keymark.table.services.index.indexing import Indexer
-from keymark.table.services.recover.judge import is_of_data
+from keymark.table.services.recover.judge import is_in_step, is_of_data
 from keymark.table.services.recover.plan import Plan
 from keymark.table.services.recover.torn import COMMITS, Survey, Torn, survey
 from keymark.table.services.rewrite import declare_keys, lacks_keys
@@ -349,7 +351,17 @@ class Recoverer:
         indexer.build(FILES, lease)
         for partition in _PARTITIONS:
             if partition in plan.partitions:
-                indexer.build(partition, lease)
+                self._build(indexer, partition, lease)
+
+    def _build(self, indexer: Indexer, partition: str, lease: Lease) -> None:
+        """Build a partition anew, unless the data's own keys are in its way."""
+        try:
+            indexer.build(partition, lease)
+        except DuplicateKeyError as error:
+            # The table would stay closed, and nobody could delete a row.
+            drop_remains(self.storage, partition)
+            text = f"{self.storage.root} is without {partition} now: {error}"
+            warnings.warn(text, TableWarning, stacklevel=2)
 
     def _finish(self, plan: Plan, lease: Lease) -> None:
         """Take dead writes back, record lost slices as cleaned, mend the partitions' own files."""
@@ -402,7 +414,7 @@ class Recoverer:
         )
 
     def _compare(self) -> None:
-        """Compare the metadata table with the data.
+        """Compare the metadata table with the data: whether the data is right is not asked.
 
         Raises:
             CorruptFileError: they differ.
@@ -417,7 +429,7 @@ class Recoverer:
         index = choose_index(state.config, self.given, self.storage).name
         options = table_options(state.config, index, self.given)
         checked = check_table(self.storage, index, options, self.runner, self.progress)
-        if not checked.ok:
+        if not is_in_step(checked):
             raise CorruptFileError(METADATA, 0, f"it differs from the data: {checked}")
 
 
