@@ -299,6 +299,46 @@ def test_a_damaged_page_of_an_older_file_beside_a_torn_commit(history, tmp_path)
     assert Table.open(str(root)).upsert(rows([4], ts=9, partition="p1")).updated == 1
 
 
+RUNS = {
+    "record": "secondary/v/*.parquet",
+    "partitioned_record": "keys/*.parquet",
+    "compact": "hashes/*.compact",
+}
+
+
+@pytest.mark.parametrize("torn", ["run", "run and commit"])
+@pytest.mark.parametrize("index", RUNS)
+def test_a_torn_run_of_an_index_of_values(tmp_path, index, torn):
+    """As a power cut leaves one that was put after the last commit."""
+    root = tmp_path / "t"
+    table = create(root, index=index)
+    table.upsert(rows(range(6)))
+    table.build_secondary("v")
+    before = state(root)
+    table.upsert(rows(range(4), ts=2, value="w"))
+    if torn == "run":
+        before = state(root)
+    else:
+        max(root.glob(".hoodie/*.commit")).write_bytes(b"")
+    run = min((root / ".hoodie/.keymark").glob(RUNS[index]))
+    run.write_bytes(b"")
+    shown = Table.recover(str(root), dry_run=True)
+    assert not shown.done
+    assert run.exists()
+    report = Table.recover(str(root))
+    assert report.done
+    assert len(report.given_up) == (torn != "run")
+    assert (root / report.moved_to / run.relative_to(root)).exists()
+    if torn == "run":
+        (reason,) = report.torn
+        assert reason.startswith(str(run.relative_to(root)))
+    assert state(root) == before
+    assert not Table.recover(str(root)).done
+    assert Table.open(str(root)).check().ok
+    assert Table.open(str(root)).upsert(rows([0, 9], ts=9)).updated == 1
+    assert Table.open(str(root)).check().ok
+
+
 def test_killed_at_any_call_and_done_again(history, tmp_path):
     """Whatever a recovery has done when it dies, another one ends it."""
     torn = [n for n in new_files(history[2], history[4]) if not n.endswith((".inflight",))]

@@ -128,8 +128,14 @@ class CheckResult:
         return not (keys or self.shards or files or self.files_late or rows or records)
 
 
-def check_table(
-    storage: Storage, index: str, options: Options, runner: TaskRunner, progress: Progress
+def check_table(  # noqa: PLR0913  a table, where it is read, and what of it is
+    storage: Storage,
+    index: str,
+    options: Options,
+    runner: TaskRunner,
+    progress: Progress,
+    *,
+    values: bool = True,
 ) -> CheckResult:
     """Compare a table with itself.
 
@@ -139,6 +145,7 @@ def check_table(
         options: of the table.
         runner: where files are read.
         progress: receives how far it came.
+        values: whether indexes of values are compared, too.
 
     Raises:
         CorruptFileError: a file is damaged, so that its content is unknown.
@@ -158,6 +165,7 @@ def check_table(
                 options=options,
                 runner=runner,
                 progress=progress,
+                values=values,
             )
             result = comparison.run()
             if without_files:
@@ -207,6 +215,7 @@ class _Comparison:
     options: Options
     runner: TaskRunner
     progress: Progress
+    values: bool
 
     def run(self) -> CheckResult:
         """Compare all that can be compared."""
@@ -279,6 +288,8 @@ class _Comparison:
         Before the first row there are no columns.
         """
         state = self.state
+        if not self.values:
+            return [], []
         columns = state.config.secondary_columns if files else ()
         secondary = {
             wrong.path
@@ -309,9 +320,11 @@ class _Comparison:
         names = [
             name for name in (FILES, RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS) if name in used
         ]
-        names += [f"secondary index on {column}" for column in self.state.config.secondary_columns]
-        if runs := self.state.config.key_runs:
-            names.append(of_key_runs(runs).name)
+        config = self.state.config
+        if self.values:
+            names += [f"secondary index on {column}" for column in config.secondary_columns]
+        if self.values and config.key_runs:
+            names.append(of_key_runs(config.key_runs).name)
         names.append("commits")
         if RECORD_INDEX not in used:
             names.append("unique keys")

@@ -7,6 +7,7 @@
         is built anew from the data
     a clean that names the older slices that are gone, so that no reader reads as of them
     the entry in hoodie.properties goes
+    indexes of values whose runs are torn, or wrong, are built anew
 
 Nothing that is torn is deleted: it is moved to `.hoodie/.keymark/torn/<time>/`, under its path in
 the table. A recovery that dies is finished by another one, which finds its entry.
@@ -53,7 +54,7 @@ from keymark.table.services.clean import Cleaner
 from keymark.table.services.compact import files_of_compaction, pending_compactions
 from keymark.table.services.index.builds import drop_remains
 from keymark.table.services.index.indexing import Indexer
-from keymark.table.services.recover.judge import is_in_step, is_of_data
+from keymark.table.services.recover.judge import is_in_step, is_of_data, wrong_indexes
 from keymark.table.services.recover.plan import Plan
 from keymark.table.services.recover.torn import COMMITS, Survey, Torn, survey
 from keymark.table.services.rewrite import declare_keys, lacks_keys
@@ -62,6 +63,8 @@ from keymark.table.storage.lease import Lease, LeaseTerms, hold
 from keymark.table.storage.storage import FileStatus, Storage
 from keymark.table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED, format_instant
 from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from keymark.table.values.indexed import Indexed
+from keymark.table.values.upkeep import ValueIndexes
 from keymark.table.write.undo import clear_failed
 
 # In the order in which a table gets them.
@@ -137,14 +140,14 @@ class Recoverer:
         properties = _properties_fault(self.storage)
         torn = (*found.torn, *metadata, *properties, *self._partition_faults())
         if plan is None and not torn and not found.commits:
-            return _report(found, torn, "kept", "", done=False)
+            return self._with_whole_commits(found, lease, dry_run=dry_run)
         if dry_run:
             return _report(found, torn, "built anew" if metadata else "kept", "", done=False)
         restore_properties(self.storage)
         if plan is None:
             partitions = tuple(p for p in config.maintained if p != FILES)
             plan = Plan(
-                time=format_instant(self.clock.millis(), UTC),
+                time=self._now(),
                 target=found.target,
                 partitions=(FILES, *partitions) if config.maintained else (),
                 rebuild=bool(metadata),
@@ -153,8 +156,21 @@ class Recoverer:
         plan = replace(plan, target=min(plan.target, found.target))
         given_up = self._give_up(plan, found)
         how = self._settle(plan, found, lease)
+        self._mend_values(plan, lease)
         report = _report(found, torn, how, f"{TORN}/{plan.time}", done=True)
         return replace(report, given_up=given_up)
+
+    def _now(self) -> str:
+        return format_instant(self.clock.millis(), UTC)
+
+    def _with_whole_commits(self, found: Survey, lease: Lease, *, dry_run: bool) -> RecoverReport:
+        """A table that stays as it is, but for indexes of values."""
+        torn = tuple(why for _, why in self._wrong_indexes())
+        if dry_run or not torn:
+            return _report(found, torn, "kept", "", done=False)
+        plan = Plan(time=self._now(), target=found.target, partitions=())
+        self._mend_values(plan, lease)
+        return _report(found, torn, "kept", f"{TORN}/{plan.time}", done=True)
 
     def _note(self, plan: Plan | None) -> None:
         """Store what is going on, or that it is done."""
@@ -363,6 +379,23 @@ class Recoverer:
             text = f"{self.storage.root} is without {partition} now: {error}"
             warnings.warn(text, TableWarning, stacklevel=2)
 
+    def _wrong_indexes(self) -> list[tuple[Indexed, Torn]]:
+        config = load_config(self.storage)
+        if not (config.secondary_columns or config.key_runs):
+            return []
+        return wrong_indexes(TableState.load(self.storage), self.runner)
+
+    def _mend_values(self, plan: Plan, lease: Lease) -> None:
+        """Build indexes of values anew that are torn or wrong; their runs are moved aside."""
+        values = ValueIndexes(lease=lease, runner=self.runner, progress=self.progress)
+        for indexed, _ in self._wrong_indexes():
+            for status in self.storage.list(indexed.folder):
+                self._move(status.path, plan)
+            if indexed.keys is None:
+                values.build(indexed.column)
+            else:
+                values.build_keys(load_config(self.storage).key_runs)
+
     def _finish(self, plan: Plan, lease: Lease) -> None:
         """Take dead writes back, record lost slices as cleaned, mend the partitions' own files."""
         clear_failed(self.storage)
@@ -428,7 +461,9 @@ class Recoverer:
                     pass
         index = choose_index(state.config, self.given, self.storage).name
         options = table_options(state.config, index, self.given)
-        checked = check_table(self.storage, index, options, self.runner, self.progress)
+        checked = check_table(
+            self.storage, index, options, self.runner, self.progress, values=False
+        )
         if not is_in_step(checked):
             raise CorruptFileError(METADATA, 0, f"it differs from the data: {checked}")
 
