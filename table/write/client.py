@@ -54,7 +54,7 @@ def upsert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
         tags = tag(tx, batch)
         placed = place(tx, batch, tags, exact=tx.index.is_exact)
         files = write_files(tx, placed)
-        changes = index_changes(placed, files)
+        changes = index_changes(placed, files, is_global=tx.index.is_global)
         counts = count(placed, files, incoming=len(batch))
         return tx.commit(files.results, changes, counts)
 
@@ -77,7 +77,7 @@ def insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
             fresh, tags = without_known(tx, batch, policy, repeated=repeated)
             placed = place(tx, fresh, tags, exact=tx.index.is_exact)
         files = write_files(tx, placed)
-        changes = index_changes(placed, files)
+        changes = index_changes(placed, files, is_global=tx.index.is_global)
         counts = count(placed, files, incoming=len(batch))
         return tx.commit(files.results, changes, counts)
 
@@ -96,7 +96,7 @@ def delete(writer: Writer, keys: NamedKeys) -> CommitResult:
         tags = tag(tx, batch)
         placed = place(tx, batch, tags, exact=tx.index.is_exact)
         files = write_files(tx, placed)
-        changes = index_changes(placed, files)
+        changes = index_changes(placed, files, is_global=tx.index.is_global)
         counts = count(placed, files, incoming=len(batch))
         return tx.commit(files.results, changes, counts)
 
@@ -117,6 +117,6 @@ def delete_found(writer: Writer, found: pa.Table) -> CommitResult:
     with begin(writer, "DELETE", None) as tx:
         placed = place(tx, batch, found, exact=False)
         files = write_files(tx, placed, whole=True)
-        changes = index_changes(placed, files)
+        changes = index_changes(placed, files, is_global=tx.index.is_global)
         counts = count(placed, files, incoming=len(batch))
         return tx.commit(files.results, changes, counts)

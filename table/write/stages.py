@@ -211,14 +211,21 @@ def write_files(
     return WrittenGroups(groups, results, outcomes)
 
 
-def index_changes(placed: RowAssignments, written: WrittenGroups) -> KeyChanges:
-    """New locations of inserted and moved keys; keys that are gone."""
+def index_changes(placed: RowAssignments, written: WrittenGroups, *, is_global: bool) -> KeyChanges:
+    """New locations of inserted and moved keys; keys that are gone.
+
+    Args:
+        placed: the rows.
+        written: what came of them.
+        is_global: whether a key counts once in the table, or once per partition path.
+    """
     keys, outcomes = placed.batch.keys, written.outcomes
     codes = np.empty(len(placed.rows), np.int64)
     for number, (_, _, members) in enumerate(written.groups):
         codes[members] = number
     put = np.flatnonzero(outcomes == Outcome.INSERTED)
-    if (placed.ops == Op.APPEND).any():
+    if not is_global or (placed.ops == Op.APPEND).any():
+        # A record index names one of the rows of a key.
         put = put[last_of_each(keys.take(pa.array(placed.rows[put])))]
     gone = np.flatnonzero((outcomes == Outcome.DELETED) & (placed.ops == Op.DELETE))
     return KeyChanges(

@@ -12,6 +12,7 @@ from table_cases import create, rows, unpack
 
 from keymark import Table
 from keymark.table.errors import CorruptFileError
+from keymark.table.properties.options import BATCH_COLLECT
 
 KEY = "_hoodie_record_key"
 PAGES = {"keymark.parquet.page.rows": "10"}
@@ -53,6 +54,19 @@ def test_a_key_in_two_partitions_is_read_from_both(tmp_path, index):
     assert sorted(found["p"].to_pylist()) == ["here", "there"]
     table.delete(pa.table({"k": ["k1"], "p": ["there"]}))
     assert table.scan(keys=["k1"]).to_arrow()["p"].to_pylist() == ["here"]
+
+
+@pytest.mark.parametrize("collected", ["0", "1000000"])
+@pytest.mark.parametrize("index", ["simple", "bloom", "partitioned_record"])
+def test_a_new_key_comes_in_two_partitions_of_one_batch(tmp_path, index, collected):
+    options = {"hoodie.metadata.record.index.enable": "true", BATCH_COLLECT: collected}
+    table = create(tmp_path / "t", options, index=index)
+    batch = pa.concat_tables([rows([1, 2], partition="here"), rows([1], partition="there")])
+    assert table.upsert(batch).inserted == 3
+    found = table.scan(keys=["k1"]).to_arrow()
+    assert sorted(found["p"].to_pylist()) == ["here", "there"]
+    assert table.upsert(batch).updated == 3
+    assert table.delete(batch.select(["k", "p"])).deleted == 3
 
 
 def test_columns_are_cut_and_rows_of_no_key_have_the_schema(tmp_path):

@@ -43,8 +43,8 @@ def test_history_with_everything(number):
 
 
 def _forget_deletes(real):
-    def update(*args):
-        found = real(*args)
+    def update(*args, **how):
+        found = real(*args, **how)
         return type(found)(
             keys=found.keys, codes=found.codes, locations=found.locations, deletes=found.keys[:0]
         )
