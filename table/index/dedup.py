@@ -16,6 +16,11 @@ def last_of_each(keys: pa.Array) -> npt.NDArray[np.int64]:
     return np.unique(last[codes])
 
 
+def without(keys: pa.Array, others: pa.Array) -> pa.Array:
+    """The keys that are not among the others."""
+    return keys.filter(pc.invert(pc.is_in(keys, value_set=others)))
+
+
 def sorted_last(keys: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Distinct keys in order, and the position of each's last."""
     order = pc.sort_indices(

@@ -14,6 +14,7 @@ from keymark.table.format.hfile.strings import from_arrow
 from keymark.table.format.hfile.writer import HFileWriter, check_lengths
 from keymark.table.format.kernels.pieces import Spilled
 from keymark.table.index.build.ordered import OrderedKeys
+from keymark.table.index.dedup import without
 from keymark.table.index.external import EntryChanges, KeyPart
 from keymark.table.index.key_file import KeyFile
 from keymark.table.metadata.partitions import RECORD_INDEX
@@ -99,6 +100,8 @@ class ShardBuild:
         update: the shard's log file with no keys in it yet.
         refuse_known: whether a key must be there at most once.
         memory: bytes of keys that may be held, and of the log file.
+        is_global: whether a key counts once in the table. Where it counts once per partition path,
+            one that is gone may be new in another: then it has an entry.
     """
 
     shard: Shard
@@ -109,6 +112,7 @@ class ShardBuild:
     update: GroupUpdate
     refuse_known: bool
     memory: int
+    is_global: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +124,14 @@ class BulkKeys:
         deletes: keys that are gone.
         refuse_known: whether a key must be in the record index at most once.
         memory: bytes that each task may hold.
+        is_global: whether a key counts once in the table, or once per partition path.
     """
 
     parts: tuple[KeyPart, ...]
     refuse_known: bool
     memory: int
     deletes: tuple[KeyFile, ...] = ()
+    is_global: bool = True
 
     def log(self, delta: DeltaCommit, state: TableState, runner: TaskRunner) -> list[DeltaStat]:
         """One task a shard, from key files to a log file."""
@@ -154,6 +160,7 @@ class BulkKeys:
                 update=delta.group(RECORD_INDEX, number, nothing, no_values),
                 refuse_known=self.refuse_known,
                 memory=self.memory,
+                is_global=self.is_global,
             )
             for number, shard in enumerate(state.metadata.shards(RECORD_INDEX))
         ]
@@ -184,20 +191,31 @@ def build_shard(build: ShardBuild) -> DeltaStat | None:
     update, most = build.update, build.memory // 4
     file = HFileWriter(SCHEMA, update.block_size, memory=most, threads=update.threads)
     known = _KnownKeys(build.shard if build.refuse_known else None)
+    gone = pa.array([], pa.string()) if build.is_global else _gone_keys(build)
     for array, order, codes in keys.batches():
         ascending = array.take(pa.array(order))
         file.add(ascending, build.values.take(pa.array(codes[order])))
         known.take(ascending)
+        if len(gone):
+            gone = without(gone, ascending)
     known.look_up()
     if build.refuse_known and (keys.repeated or known.found):
         raise DuplicateKeyError(
             f"bulk_insert of keys that exist: in shard {build.number} {known.found} in the table, "
             f"{keys.repeated} repeated in the input; upsert them, or set {DUP_POLICY} to none"
         )
-    if not file.entry_count and not any(stretch.held for stretch in build.deletes):
+    if build.is_global:
+        # None of them comes: they need not be held before.
+        gone = _gone_keys(build)
+    if not file.entry_count and not len(gone):
         return None
-    gone = [stretch.read()["key"].combine_chunks() for stretch in build.deletes]
-    return update.write_cells(file, most, pa.concat_arrays([pa.array([], pa.string()), *gone]))
+    return update.write_cells(file, most, gone)
+
+
+def _gone_keys(build: ShardBuild) -> pa.Array:
+    """The keys that leave a shard."""
+    found = [stretch.read()["key"].combine_chunks() for stretch in build.deletes]
+    return pa.concat_arrays([pa.array([], pa.string()), *found])
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.errors import DuplicateKeyError
-from keymark.table.index.dedup import last_of_each
+from keymark.table.index.dedup import last_of_each, without
 from keymark.table.layout.naming import bucket_of
 from keymark.table.properties.options import DUP_POLICY
 from keymark.table.rows.keys import NamedKeys
@@ -228,11 +228,14 @@ def index_changes(placed: RowAssignments, written: WrittenGroups, *, is_global: 
         # A record index names one of the rows of a key.
         put = put[last_of_each(keys.take(pa.array(placed.rows[put])))]
     gone = np.flatnonzero((outcomes == Outcome.DELETED) & (placed.ops == Op.DELETE))
+    came = keys.take(pa.array(placed.rows[put]))
+    went = keys.take(pa.array(placed.rows[gone])) if len(gone) else _NOTHING
     return KeyChanges(
-        keys=keys.take(pa.array(placed.rows[put])),
+        keys=came,
         codes=codes[put],
         locations=[(partition, file_id) for partition, file_id, _ in written.groups],
-        deletes=keys.take(pa.array(placed.rows[gone])) if len(gone) else _NOTHING,
+        # A key that goes from one partition path may be new in another.
+        deletes=went if is_global else without(went, came),
     )
 
 

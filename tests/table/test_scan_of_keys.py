@@ -43,6 +43,21 @@ def test_rows_of_new_changed_and_copied_pages_are_found(tmp_path, index):
     assert (found.num_rows, found.equals(wanted)) == (150, True)
 
 
+@pytest.mark.parametrize("collected", ["0", "1000000"])
+def test_a_key_that_goes_to_another_partition_in_one_batch_keeps_its_entry(tmp_path, collected):
+    """With an index of each partition that is a delete and a new row."""
+    options = {"hoodie.metadata.record.index.enable": "true", BATCH_COLLECT: collected}
+    table = create(tmp_path / "t", options, index="simple")
+    table.upsert(rows([1, 2, 3], partition="here"))
+    batch = pa.concat_tables([rows([1, 2], partition="here"), rows([1], partition="there")])
+    flags = pa.array([True, True, False])
+    result = table.upsert(batch.append_column("_hoodie_is_deleted", flags))
+    assert (result.deleted, result.inserted) == (2, 1)
+    assert table.scan(keys=["k1"]).to_arrow()["p"].to_pylist() == ["there"]
+    checked = table.check()
+    assert (checked.ok, checked.keys, checked.missing) == (True, 2, 0)
+
+
 @pytest.mark.parametrize("index", ["simple", "bloom", "partitioned_record"])
 def test_a_key_in_two_partitions_is_read_from_both(tmp_path, index):
     """The record index names one of its rows: an index of each partition allows several."""

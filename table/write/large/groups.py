@@ -77,10 +77,11 @@ class PackResult:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPacks:
-    """All packs of a write."""
+    """All packs of a write; `is_global` says whether a key counts once in the table."""
 
     packs: Sequence[PackResult]
     memory: int
+    is_global: bool
 
     @property
     def results(self) -> list[FileGroupResult]:
@@ -94,6 +95,7 @@ class WrittenPacks:
             refuse_known=False,
             memory=self.memory,
             deletes=tuple(file for done in self.packs for file in done.deletes),
+            is_global=self.is_global,
         )
 
     def count(self, incoming: int) -> Counts:
@@ -134,7 +136,8 @@ def write_groups(
     ]
     loads = [sum(weights[number] for number in numbers) for numbers in packs]
     tx.start()
-    return WrittenPacks(tx.writer.runner.run(write_pack, works, weights=loads), memory)
+    done = tx.writer.runner.run(write_pack, works, weights=loads)
+    return WrittenPacks(done, memory, tx.index.is_global)
 
 
 def write_pack(work: PackWork) -> PackResult:
