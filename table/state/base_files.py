@@ -28,7 +28,7 @@ def stored_rows(
     """
     full = with_meta(schema) if meta else schema
     stored = read_base_file(data, None if meta else full.names, footer=footer)
-    return _in_schema(stored, full, data.name)
+    return in_schema(stored, full, data.name)
 
 
 def rows_at(
@@ -58,11 +58,20 @@ def rows_at(
         stored = stored_rows(data, footer, schema).take(pa.array(places))
         return stored.select(full.names)
     stored = chosen_rows(data, footer.metadata, places, full.names)
-    return _in_schema(stored, full, data.name)
+    return in_schema(stored, full, data.name)
 
 
-def _in_schema(stored: pa.Table, full: pa.Schema, name: str) -> pa.Table:
-    """Rows of a file with the columns of the table, in their order."""
+def in_schema(stored: pa.Table, full: pa.Schema, name: str) -> pa.Table:
+    """Rows of a file with the columns of the table, in their order.
+
+    Args:
+        stored: the rows.
+        full: the columns; one that the rows lack reads as null.
+        name: the file, for errors.
+
+    Raises:
+        CorruptFileError: a column does not fit that of the table.
+    """
     for item in full:
         if item.name not in stored.column_names and item.nullable:
             stored = stored.append_column(item, pa.nulls(stored.num_rows, item.type))

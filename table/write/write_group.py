@@ -29,7 +29,7 @@ from keymark.table.format.parquet.plain_strings import plain_pages, plain_string
 from keymark.table.format.schema import META_COLUMNS, with_meta
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import KEY_COLUMN
-from keymark.table.state.base_files import read_base, stored_rows, without_values
+from keymark.table.state.base_files import in_schema, read_base, stored_rows, without_values
 from keymark.table.storage.storage import BytesReader
 from keymark.table.values.changes import (
     ValueChange,
@@ -353,9 +353,15 @@ def _inserted(work: FileGroupWrite, merge: Merge) -> pa.Array:
 
 
 def stored_ordering(target: WriteTarget, base: BaseFile, keys: pa.Array) -> pa.Array:
-    """The stored ordering values of keys that a base file holds, in their order."""
+    """The stored ordering values of keys that a base file holds, in their order.
+
+    They have the type of the table's column, also where the file was written with a narrower one,
+    and are null where it was written without the column.
+    """
     assert target.ordering is not None
     columns = dict.fromkeys([*target.keys.columns, target.ordering])
     table = read_base_file(read_base(target.storage, base), list(columns))
     place = pc.index_in(keys, value_set=target.keys.of_rows(table, base.path))
-    return table[target.ordering].combine_chunks().take(place)
+    stored = table.select([target.ordering] if target.ordering in table.column_names else [])
+    values = in_schema(stored, pa.schema([target.schema.field(target.ordering)]), base.path)
+    return values[target.ordering].combine_chunks().take(place)

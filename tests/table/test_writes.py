@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,9 +28,13 @@ from keymark import Table
 from keymark.harness.store.results import PHASES
 from keymark.table.errors import InputError
 from keymark.table.format.parquet.base_file import read_footer
-from keymark.table.state.table_state import TableState
+from keymark.table.properties.options import BATCH_COLLECT
+from keymark.table.state.table_state import TableState, columns_of
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.write import client
+from keymark.table.write.file_group import WriteTarget
+from keymark.table.write.write_group import stored_ordering
+from keymark.table.write.writer import base_file_options
 
 
 def test_a_file_group_whose_rows_are_all_deleted_stays_as_an_empty_file(tmp_path):
@@ -184,6 +190,48 @@ def test_late_rows_by_event_time(tmp_path):
     assert table.upsert(flagged).unchanged == 2
     assert table.delete(["a"]).deleted == 1
     assert data_rows(table) == {"b": ("b", "p0", 5, "vb"), "c": ("c", "p0", 5, "tie c")}
+
+
+def _widen(table, column):
+    """Give an int column of a table the type long, as Hudi does: older files stay as they are."""
+    (path,) = (Path(table.storage.root) / ".hoodie").glob("*.commit")
+    commit = json.loads(path.read_text())
+    extra = commit["extraMetadata"]
+    narrow = f'"name":"{column}","type":["null","int"]'
+    assert extra["schema"].count(narrow) == 1
+    extra["schema"] = extra["schema"].replace(narrow, narrow.replace("int", "long"))
+    path.chmod(0o644)
+    path.write_text(json.dumps(commit))
+    return Table.open(table.storage.root, options=table._given)
+
+
+@pytest.mark.parametrize("collected", ["0", "1000000"])
+def test_late_moves_where_the_ordering_column_was_widened(tmp_path, collected):
+    options = {PAYLOAD: EVENT_TIME, MOVES: "true", BATCH_COLLECT: collected}
+    table = create(tmp_path / "t", options)
+    narrow = rows(["a", "b"], ts=5, partition="p0")
+    table.upsert(narrow.set_column(2, "ts", narrow["ts"].cast(pa.int32())))
+    table = _widen(table, "ts")
+    assert table.upsert(rows(["a"], ts=4, partition="p9")).unchanged == 1
+    late = 1 << 40
+    assert table.upsert(rows(["b"], ts=late, partition="p9")).moved == 1
+    assert data_rows(table) == {"a": ("a", "p0", 5, "va"), "b": ("b", "p9", late, "vb")}
+
+
+def test_a_file_without_the_ordering_column_has_no_ordering_values(tmp_path):
+    table = create(tmp_path / "t")
+    table.upsert(rows(["a"]))
+    (file,) = table.scan().files
+    schema = columns_of(table.storage).append(pa.field("later", pa.int64()))
+    target = WriteTarget(
+        storage=table.storage,
+        instant="1",
+        schema=schema,
+        options=base_file_options(table.options(), table.config, schema),
+        metadata_partitions=(),
+        ordering="later",
+    )
+    assert stored_ordering(target, file, pa.array(["a", "b"])).to_pylist() == [None, None]
 
 
 def test_instants_grow_even_when_the_clock_goes_back(tmp_path):
