@@ -57,7 +57,10 @@ def keys_and_partitions(
         InputError: a key is null, or is neither text nor a value of the key column.
     """
     if is_frame(keys) or is_rows(keys):
-        return keys_of_rows(to_arrow(_key_columns(keys, config)), config, columns_of(storage))
+        known, names = columns_of(storage), (*config.record_key, *config.partition_fields)
+        # What other columns hold does not matter, even if it fits none of the table's.
+        asked = pa.schema([item for item in known if item.name in names])
+        return keys_of_rows(to_arrow(_key_columns(keys, config), asked), config, known)
     values = _key_values(keys)
     if pa.types.is_string(values.type):
         return values, None

@@ -160,6 +160,15 @@ def test_rows_that_name_keys_have_the_types_of_the_columns(tmp_path):
     assert made.delete(times.assign(day=times["day"].dt.date)).deleted == 1
 
 
+def test_integers_with_nulls_of_pandas_name_keys_and_partitions(tmp_path):
+    made = table(tmp_path / "t", record_key="id,n", partition_path="n", index="simple")
+    frame = pd.DataFrame(ROWS)[["id", "n"]].assign(ts=[0.5, 1.5])
+    assert frame["n"].dtype.kind == "f"
+    assert made.lookup(frame)["record_key"].to_pylist() == ["id:1,n:__null__", "id:2,n:7"]
+    assert made.scan(frame).to_arrow().num_rows == 2
+    assert made.delete(frame).deleted == 2
+
+
 @pytest.mark.parametrize("digits", ["1.5", "1.500"])
 def test_a_decimal_names_its_row_however_many_digits_it_has(tmp_path, digits):
     made = Table.create(tmp_path / "t", record_key="n")
