@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -99,6 +100,12 @@ def test_an_option_of_another_service_changes_nothing(trips, capsys, words, mess
     assert message in said
     # The savepoint is still there.
     assert Table.open(str(trips)).drop_savepoint(kept)
+
+
+@pytest.mark.parametrize("command", ["read", "lookup", "delete", "purge"])
+def test_a_key_of_bytes_that_are_no_text_is_refused(trips, capsys, command):
+    said = say(capsys, "table", command, trips, "--key", os.fsdecode(b"b\xff"), code=2)
+    assert "a text that is not valid Unicode" in said
 
 
 def test_rows_in_json_are_whole_and_without_nan(tmp_path, capsys):

@@ -91,6 +91,8 @@ def as_array(
     """A list or a pandas Series, in which NaN is null."""
     try:
         return pa.array(values, kind)
+    except UnicodeError as error:
+        raise InputError(f"column {str(name)!r} holds a text that is not valid Unicode") from error
     except (pa.ArrowException, OverflowError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"column {str(name)!r} has no one type: {reason}") from error

@@ -74,6 +74,7 @@ def test_integers_with_nulls_are_floats_in_pandas(tmp_path):
         ([{"id": 1}, {"id": "b"}], "column 'id' has no one type"),
         ([{"id": 1, "day": "2024-01-01", "ts": 1, "n": 1}], "column 'day'.*does not fit date32"),
         ([{"id": 2**70, "day": None, "ts": 1, "n": 1}], "column 'id'"),
+        ([{"id": "\ud800"}], "column 'id' holds a text that is not valid Unicode"),
     ],
 )
 def test_what_is_no_rows_is_refused_in_one_line(tmp_path, rows, reason):
@@ -130,6 +131,7 @@ COMPLEX = "org.apache.hudi.keygen.ComplexKeyGenerator"
         ([1, None], "a record key is null"),
         ([1.5], "does not fit int32"),
         ([1, "b"], "column 'keys' has no one type"),
+        (["\udcff"], "column 'keys' holds a text that is not valid Unicode"),
         (5, "keys must be a list"),
         ([dt.date(2024, 1, 1)], "does not fit int32"),
     ],
