@@ -1,11 +1,14 @@
 """New rows to file groups: small files are filled first, the rest opens new groups.
 
 Source: UpsertPartitioner of Hudi 0.15 (average record size from the latest commits, inserts per
-new file = maximum file size / record size).
+new file = maximum file size / record size). Hudi leaves out commits of less than a small file: a
+file of few rows is mostly what each file has, as its bloom filter. Here such a commit counts, but
+a row no more than its bytes in memory.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +21,9 @@ from keymark.table.layout.naming import bucket_file_id, numbered_file_id
 from keymark.table.properties.options import Options
 from keymark.table.runtime.ids import Ids
 
+# What a row has in a file beside its values, key and path: a number in its commit, mainly.
+_META_BYTES = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSizing:
@@ -28,12 +34,19 @@ class FileSizing:
     record: float
 
     @classmethod
-    def of(cls, options: Options, *, record: float | None) -> FileSizing:
-        """From the options, and the bytes per row of the latest commit where there is one."""
+    def of(cls, options: Options, *, record: float | None, held: float = math.inf) -> FileSizing:
+        """From the options, and the bytes per row of the latest commit where there is one.
+
+        Args:
+            options: of the write.
+            record: those bytes; None before the first commit.
+            held: the bytes of a new row in memory, with its key and path.
+        """
+        estimate = float(options.integer("hoodie.copyonwrite.record.size.estimate"))
         return cls(
             max_file=options.integer("hoodie.parquet.max.file.size"),
             small_limit=options.integer("hoodie.parquet.small.file.limit"),
-            record=record or float(options.integer("hoodie.copyonwrite.record.size.estimate")),
+            record=min(record, held + _META_BYTES) if record else estimate,
         )
 
     def room(self, size: int) -> int:

@@ -30,6 +30,7 @@ from keymark.table.write.large.prepare import (
     incoming_keys,
     incoming_rows,
 )
+from keymark.table.write.large.spool import table_of
 from keymark.table.write.placement import (
     FileGroupRows,
     RowAssignments,
@@ -148,8 +149,9 @@ def _new_groups(tx: WriteTransaction, new: Batch) -> list[str]:
     if buckets is not None:
         known = {(f.partition_path, bucket_of(f.file_id)): f.file_id for f in files}
         return assign_buckets(new.partitions, buckets, known, tx.target.ids)
-    record = tx.state.average_record_bytes()
-    return assign(new.partitions, files, FileSizing.of(tx.options, record=record), tx.target.ids)
+    record, held = tx.state.average_record_bytes(), table_of(new).nbytes / max(1, len(new))
+    sizing = FileSizing.of(tx.options, record=record, held=held)
+    return assign(new.partitions, files, sizing, tx.target.ids)
 
 
 def _stale_moves(

@@ -291,6 +291,19 @@ def test_files_are_cut_at_their_size_and_small_ones_filled(tmp_path):
     assert left_over(root) == []
 
 
+@pytest.mark.parametrize("collected", ["0", "10000000"])
+def test_a_commit_of_few_rows_does_not_cut_the_next_into_many_files(tmp_path, collected):
+    """Its file is mostly a bloom filter: 431 KB a row, of which 290 are as large as a file."""
+    filters = {
+        "hoodie.index.bloom.num_entries": "60000",
+        "hoodie.bloom.index.filter.dynamic.max.entries": "100000",
+    }
+    table = create(tmp_path / "t", {**filters, BATCH_COLLECT: collected})
+    table.upsert(rows([0], partition="p0"))
+    result = table.upsert(rows(range(1, 3000), partition="p0"))
+    assert (result.inserted, result.files_written) == (2999, 1)
+
+
 def test_without_a_small_file_limit_inserts_open_new_files(tmp_path):
     root = tmp_path / "t"
     table = create(root, {"hoodie.parquet.small.file.limit": "0"})

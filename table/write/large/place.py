@@ -151,7 +151,7 @@ def placed_groups(
             assert rows.to is not None
             new.setdefault(rows.to, []).append(rows)
     by_bucket = incoming.dealing.bucket_index is not None
-    opened = _by_bucket(tx, new) if by_bucket else _by_size(tx, new)
+    opened = _by_bucket(tx, new) if by_bucket else _by_size(tx, new, incoming.row_bytes)
     for place, share in opened:
         shares.setdefault(place, []).append(share)
     bases = tx.state.snapshot.by_location()
@@ -172,10 +172,14 @@ def _by_bucket(
 
 
 def _by_size(
-    tx: WriteTransaction, new: Mapping[str, Sequence[RowsOnWay]]
+    tx: WriteTransaction, new: Mapping[str, Sequence[RowsOnWay]], row_bytes: float
 ) -> Iterator[tuple[tuple[str, str], Share]]:
-    """The rows of a partition path, one behind the other, to small files and to new groups."""
-    sizing = FileSizing.of(tx.options, record=tx.state.average_record_bytes())
+    """The rows of a partition path, one behind the other, to small files and to new groups.
+
+    A row takes `row_bytes` in memory.
+    """
+    record = tx.state.average_record_bytes()
+    sizing = FileSizing.of(tx.options, record=record, held=row_bytes)
     small: dict[str, list[BaseFile]] = {}
     for file in tx.state.snapshot.files:
         small.setdefault(file.partition_path, []).append(file)

@@ -128,6 +128,12 @@ class SpooledRows:
         """Bytes that the rows take in memory."""
         return sum(s.size for part in range(self.dealing.parts) for s in self.stretches(part))
 
+    @property
+    def row_bytes(self) -> float:
+        """Bytes that a row takes in memory, on average."""
+        parts = range(self.dealing.parts)
+        return self.size / max(1, sum(s.rows for part in parts for s in self.stretches(part)))
+
     def paths(self) -> list[str]:
         """The spool files."""
         parts = range(self.dealing.parts)
