@@ -101,6 +101,9 @@ def delete_flags(rows: pa.Table) -> Any:
     if DELETED_COLUMN not in rows.column_names:
         return np.zeros(rows.num_rows, bool)
     flags = rows[DELETED_COLUMN]
+    if pa.types.is_null(flags.type):
+        # As lists of dicts and files of text have it where no row says anything.
+        flags = flags.cast(pa.bool_())
     if not pa.types.is_boolean(flags.type):
         raise InputError(f"column {DELETED_COLUMN} must be boolean, not {flags.type}")
     return pc.fill_null(flags, fill_value=False).to_numpy()

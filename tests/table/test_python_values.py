@@ -53,6 +53,14 @@ def test_dicts_need_not_name_the_same_columns(tmp_path):
     assert found == [{"id": 1, "n": None}, {"id": 2, "n": 1.5}]
 
 
+@pytest.mark.parametrize("kind", [list, pd.DataFrame])
+def test_flags_that_say_nothing_delete_nothing(tmp_path, kind):
+    made = table(tmp_path / "t")
+    said = kind([{**row, "_hoodie_is_deleted": None} for row in ROWS])
+    assert made.upsert(said).updated == 2
+    assert rows_of(made) == ROWS
+
+
 def test_integers_with_nulls_are_floats_in_pandas(tmp_path):
     made = table(tmp_path / "t")
     frame = pd.DataFrame(ROWS)
