@@ -72,6 +72,9 @@ def check_fields(rows: pa.Table, config: TableConfig) -> None:
         for name in fields:
             if name not in rows.column_names:
                 raise InputError(f"{role} field {name} is not a column of the input")
+            kind = rows.schema.field(name).type
+            if role == "ordering" and pa.types.is_nested(kind):
+                raise InputError(f"ordering field {name} of type {kind} has no order")
     if len(config.record_key) == 1 and rows[config.record_key[0]].null_count:
         row = pc.index(pc.is_null(rows[config.record_key[0]]), value=True).as_py()
         raise InputError(f"record key field {config.record_key[0]} is null in row {row}")

@@ -157,6 +157,14 @@ def test_composite_keys_all_blank(tmp_path):
     assert not data_rows(table)
 
 
+def test_an_ordering_column_that_has_no_order(tmp_path):
+    table = create(tmp_path / "t", ordering="tags")
+    batch = rows(["a", "a"]).append_column("tags", pa.array([[1], [2]]))
+    for write in (table.upsert, table.insert, table.bulk_insert):
+        with pytest.raises(InputError, match=r"ordering field tags of type list<.*> has no order"):
+            write(batch)
+
+
 # ---------------------------------------------------------------- options
 
 
