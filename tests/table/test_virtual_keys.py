@@ -290,6 +290,22 @@ def test_concatenator_and_class_need_hudis_reading_given_up(tmp_path):
     assert made.upsert(rows(["K1"], partition="P1")).updated == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "refused", "taken"), [("--", "a-", "a"), ("aba", "xab", "xa"), ("::", ":", "x")]
+)
+def test_joined_keys_are_of_one_row_only(tmp_path, text, refused, taken):
+    """Behind a value that ends as the text begins, the text is found before its place."""
+    options = {**VIRTUAL, CONCATENATOR: text, HUDI_READS: "false"}
+    table = create(tmp_path / "t", options, record_key="k,p", partition_path=None)
+    end = text[1:]
+    table.upsert(rows([taken], partition=f"{end}y"))
+    assert table.lookup([f"{taken}{text}{end}y"])["file_id"].null_count == 0
+    with pytest.raises(InputError, match=r"record key field k holds the concatenator .* in row 1"):
+        table.upsert(rows([taken, refused], partition="y"))
+    table.upsert(rows([taken], partition=f"y{end}"))
+    assert table.scan().to_arrow().num_rows == 2
+
+
 def test_times_in_the_path_need_hudis_reading_given_up(tmp_path):
     times = {KEY_GENERATOR_TYPE: "TIMESTAMP", TIME_TYPE: "UNIX_TIMESTAMP", TIME_OUTPUT: "yyyy"}
     with pytest.raises(InvalidOptionError, match=TIMESTAMP_KEYS):
