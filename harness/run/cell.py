@@ -101,7 +101,7 @@ def warm_load(
     loading = loader or cell
     table = _create(context, loading, path)
     with _limited(context, loading):
-        table.bulk_insert(context.engines[loading.engine].hold_rows(context.inputs.batch(1)))
+        table.bulk_insert(context.engines[loading.engine].hold_rows(context.inputs.warm_up()))
     engine = context.engines[cell.engine]
     if loader is not None:
         table = engine.adopt(path, index=cell.index, options=cell.options)
@@ -111,7 +111,7 @@ def warm_load(
     if all_steps:
         table = engine.open(path, index=cell.index, options=cell.options)
         with _limited(context, cell):
-            table.upsert(engine.hold_rows(context.inputs.batch(1)))
+            table.upsert(engine.hold_rows(context.inputs.warm_up()))
             keys = context.inputs.lookup_keys().column("record_key").combine_chunks()
             engine.answer(table.lookup(engine.hold_keys(keys, table)), keys)
             table.read(keys=[context.inputs.point_key(0)]).collect()

@@ -37,6 +37,9 @@ class Inputs(Protocol):
     def batch(self, round_: int, /) -> DataFrame:
         """The rows of change batch 1, 2, ..."""
 
+    def warm_up(self) -> DataFrame:
+        """A few rows of the first batch or of the load, for a table that warms up."""
+
     def deletes(self) -> DataFrame:
         """The keys of the delete step, with the partition columns."""
 

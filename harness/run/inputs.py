@@ -31,6 +31,9 @@ from keymark.harness.tables import independent
 from keymark.harness.tables.key_text import encode_keys
 from keymark.indexes.installed import measured_specs
 
+WARM_ROWS = 1_000
+"""Rows of a table that warms up where there is no batch; each may be in a partition of its own."""
+
 SOURCE_CHANGE = 4
 """Divisor of a source's rows: no kind of change in a batch is greater than that share."""
 # Repetitions have point queries of different keys, up to that many.
@@ -76,6 +79,9 @@ class SparkInputs:
         rounds = range(1, self._workload.rounds + 1)
         if load:
             self._write(self._folder / "load", self.dataset.load(self._spark))
+        if not rounds:
+            tasks = self._spark.sparkContext.defaultParallelism  # each is to warm up
+            self._write(self._part / "warm_up", self.load().limit(WARM_ROWS).repartition(tasks))
         for round_ in rounds:
             self._write(self._part / f"batch_{round_}", self.dataset.batch(self._spark, round_))
         columns = dict.fromkeys((*self.dataset.record_key, *self.dataset.partition_path))
@@ -99,6 +105,10 @@ class SparkInputs:
     def batch(self, round_: int, /) -> DataFrame:
         """The rows of a change batch."""
         return self._read(self._part / f"batch_{round_}")
+
+    def warm_up(self) -> DataFrame:
+        """The rows of a table that warms up: the first batch, or some of the load without one."""
+        return self._read(self._part / ("batch_1" if self._workload.rounds else "warm_up"))
 
     def deletes(self) -> DataFrame:
         """Key and partition columns of the rows that the delete step removes."""

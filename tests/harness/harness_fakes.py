@@ -227,6 +227,9 @@ class FakeInputs:
     def batch(self, round_, /):
         return Frame({"b": round_, f"new{round_}": round_})
 
+    def warm_up(self):
+        return self.batch(1)
+
     def deletes(self):
         return Frame(a=0)
 

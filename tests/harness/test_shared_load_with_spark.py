@@ -115,3 +115,33 @@ def test_what_starts_from_keymarks_load_needs_no_files_and_the_report_says_so():
     told = [note for note in notes(resolved, {}) if note.startswith("Loads made their rows")]
     assert len(told) == 1
     assert not any("Loads made" in note for note in notes(scenario.load("ci"), {}))
+
+
+class Noting(NativeEngine):
+    """Notes how many rows it is given."""
+
+    def hold_rows(self, df, /):
+        self.held = [*getattr(self, "held", []), df.count()]
+        return df
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("rounds", "rows"), [(0, 300), (1, 40)])
+def test_a_table_warms_up_with_rows_of_the_load_where_there_is_no_batch(
+    tmp_path, spark, rounds, rows
+):
+    sets = [*TINY, f"workload.rounds={rounds}", "workload.delete=false"]
+    resolved = scenario.load("ci", sets=sets)
+    [inputs] = write_inputs(spark, resolved, tmp_path / "data").values()
+    runtime = SimpleNamespace(spark=spark, step=lambda _label: nullcontext())
+    engine = Noting(runtime, LocalTables())
+    context = RunContext(
+        inputs=inputs,
+        engines={"native": engine},
+        work=tmp_path / "work",
+        source=None,
+        clock=time.perf_counter,
+    )
+    cells.warm_load(context, matrix.expand(resolved)[0], None, all_steps=True)
+    assert engine.held == [rows, rows]
+    assert not list((tmp_path / "work").rglob("*.parquet"))
