@@ -95,7 +95,8 @@ class Step:
     def changes_rows(self) -> bool:
         """Whether the table holds other rows, or other files, after it."""
         lookups = (LOOKUP, LOOKUP_AGAIN, LOOKUP_FEW)
-        queries = (POINT_QUERY, POINT_QUERY_SPARK, POINT_QUERY_OPTIMIZED, RANGE_QUERY)
+        points = (POINT_QUERY, POINT_QUERY_SPARK, POINT_QUERY_OPTIMIZED)
+        queries = (*points, COLUMN_QUERY, RANGE_QUERY)
         reads = (*lookups, *queries, POINT_QUERY_COLD, RANGE_QUERY_COLD)
         return self.kind not in (*reads, COMPACT) and not self.points
 

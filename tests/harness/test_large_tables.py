@@ -151,6 +151,24 @@ def test_each_file_is_read_once_and_the_whole_table_once_per_cell(tmp_path, read
     assert folders["table-r1"] == 2
 
 
+class Queried(TwoGroups):
+    """Answers a query by a column, and all of its rows have the value."""
+
+    def read(self, keys=None, where=None):
+        return super().read(keys) if where is None else self.rows()
+
+
+@pytest.mark.usefixtures("read")
+def test_a_query_by_a_column_is_no_change_that_the_whole_table_is_read_after(tmp_path):
+    sets = ["workload.column_query='ts'", "workload.rounds=0", "schedule.repetitions=2"]
+    _, outcome, engine = run(tmp_path, Queried, sets=sets)
+    assert outcome.failed == {}
+    assert sorted(engine.read_whole) == [
+        "native/global_simple|r1|delete",
+        "native/record|r1|delete",
+    ]
+
+
 class LosesAnUpdate(TwoGroups):
     def upsert(self, df, /):
         return super().upsert({key: df[key] for key in df if key != "b"})
