@@ -279,7 +279,8 @@ def repeat(
 ) -> list[StepResult]:
     """One repetition on a fresh copy of the loaded table.
 
-    It ends with the first wrong step, or with the one during which its time was over.
+    It ends with the first wrong step, or with the one during which its time was over. A table that
+    cannot be opened is a first step that failed.
 
     Args:
         context: what to run with.
@@ -294,7 +295,11 @@ def repeat(
     results: list[StepResult] = []
     try:
         context.tables.restore(snapshot_path(context, cell), path)
-        table = context.engines[cell.engine].open(path, index=cell.index, options=cell.options)
+        try:
+            table = context.engines[cell.engine].open(path, index=cell.index, options=cell.options)
+        except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
+            # Opening is on no clock: of the step nothing was taken.
+            return [workload.failure(context, steps[0], context.clock(), error, deadline=deadline)]
         for step in steps:
             run = StepRun(
                 context=context,

@@ -144,23 +144,41 @@ def take(run: StepRun) -> StepResult:
     try:
         values, mistake = _taken(run)
     except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
-        raise_interrupt(error)
-        now = run.context.clock()
-        if run.deadline is not None and now >= run.deadline:
-            limit = f"a load or a repetition takes at most {run.context.trial_limit_s:,.0f} s"
-            why = f"ended after {now - start:,.0f} s at {_at(run)}: {limit}"
-            why += " (schedule.trial_minutes)"
-            return StepResult(step=run.step, values={WHOLE: now - start}, failed=True, ended=why)
-        if isinstance(error, LimitError):
-            why = f"out of memory at {_at(run)}: {error}"
-            return StepResult(step=run.step, values={WHOLE: now - start}, failed=True, ended=why)
-        return StepResult.of_failure(run.step, now - start, error)
+        return failure(run.context, run.step, start, error, deadline=run.deadline)
     return StepResult(step=run.step, values=values, mistake=mistake)
 
 
-def _at(run: StepRun) -> str:
+def failure(
+    context: RunContext, step: Step, start: float, error: Exception, *, deadline: float | None
+) -> StepResult:
+    """The result of a step that raised: it failed, or ended at a limit of time or memory.
+
+    Args:
+        context: what the run works with.
+        step: the step.
+        start: time on the context's clock when it began.
+        error: that was raised.
+        deadline: time on that clock at which it is ended; None for never.
+
+    Raises:
+        KeyboardInterrupt: the error took the place of one.
+    """
+    raise_interrupt(error)
+    now = context.clock()
+    if deadline is not None and now >= deadline:
+        limit = f"a load or a repetition takes at most {context.trial_limit_s:,.0f} s"
+        why = f"ended after {now - start:,.0f} s at {_at(context)}: {limit}"
+        why += " (schedule.trial_minutes)"
+        return StepResult(step=step, values={WHOLE: now - start}, failed=True, ended=why)
+    if isinstance(error, LimitError):
+        why = f"out of memory at {_at(context)}: {error}"
+        return StepResult(step=step, values={WHOLE: now - start}, failed=True, ended=why)
+    return StepResult.of_failure(step, now - start, error)
+
+
+def _at(context: RunContext) -> str:
     """The size at which a step was ended: the rows that the table was loaded with."""
-    rows, _ = run.inputs.truth(0, deleted=False)
+    rows, _ = context.inputs.truth(0, deleted=False)
     return f"{rows:,} rows"
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from harness_fakes import FILE_ID, Frame, HonestTable, Quiet, Taker, context
 
+from keymark.harness.errors import CellError
 from keymark.harness.run.runner import TrialKey, affordable, complete_trials
 from keymark.harness.run.workload import steps
 from keymark.harness.scenario import matrix, scenario
@@ -164,6 +165,28 @@ def test_an_error_of_the_engine_fails_the_cell_and_not_the_run(tmp_path):
     assert {(s.step, s.phase, s.metric) for s in broken} == {("delete", "total", "wall_s")}
     assert all(not s.verified for s in broken)
     assert {s.step for s in samples} == {"bulk_insert", "upsert_1", "upsert_2", "delete"}
+
+
+class IsNotOpened(HonestTable):
+    """Its engine's process died, and no other one came up, before the second repetition."""
+
+    def __init__(self, path, index):
+        if index == "record" and path.name == "table-r1":
+            raise CellError("hudi@1.2.0 died: java.lang.OutOfMemoryError")
+        super().__init__(path, index)
+
+
+def test_a_table_that_cannot_be_opened_fails_its_cell_and_not_the_run(tmp_path):
+    samples, outcome, _, progress = run(tmp_path, table=IsNotOpened)
+    reason = "failed: CellError: hudi@1.2.0 died: java.lang.OutOfMemoryError"
+    assert outcome.failed == {"native/record": f"upsert_1: {reason}"}
+    (failed,) = [s for s in samples if not s.verified]
+    assert (failed.step, failed.repetition, failed.valid, failed.reason) == (
+        *("upsert_1", 1, False),
+        reason,
+    )
+    assert {s.repetition for s in samples if s.cell == "native/bucket"} == {0, 1, 2}
+    assert progress.ended == 10
 
 
 def test_a_failed_cell_is_not_taken_again(tmp_path):
