@@ -71,15 +71,36 @@ def counter_samples(
 
 
 def unfinished(samples: Iterable[Sample]) -> Callable[[Sample], bool]:
-    """Which samples are counters of a step whose counters a kill cut off; they are counted anew."""
-    counted = _counted(samples)
+    """Which samples are counters of a step whose counters a kill cut off; they are counted anew.
+
+    Times of phases that the engine told stay.
+    """
+    known = list(samples)
+    counted, told = _counted(known), _told(known)
 
     def of_the_log(sample: Sample) -> bool:
         is_time_of_phase = sample.metric == "wall_s" and sample.phase != "total"
         tells_itself = is_native(sample.engine) or is_without_spark(sample.engine)
+        tells_itself = tells_itself or (label_of(sample), sample.phase) in told
         return sample.metric in _COUNTED or (is_time_of_phase and not tells_itself)
 
     return lambda sample: of_the_log(sample) and label_of(sample) not in counted
+
+
+def _told(samples: Iterable[Sample]) -> set[tuple[str, str]]:
+    """Label and phase of the times that engines told, as Delta does.
+
+    They are written with the step, whose whole time comes last; those of the log come behind it.
+    """
+    before: dict[str, set[str]] = {}
+    found: set[tuple[str, str]] = set()
+    for sample in samples:
+        if sample.metric == "wall_s" and sample.phase != "total":
+            before.setdefault(label_of(sample), set()).add(sample.phase)
+        elif sample.metric == "wall_s":
+            label = label_of(sample)
+            found |= {(label, phase) for phase in before.pop(label, ())}
+    return found
 
 
 def _counted(samples: Iterable[Sample]) -> set[str]:

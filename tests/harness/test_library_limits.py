@@ -186,3 +186,12 @@ def test_an_engine_without_spark_has_no_counters_and_keeps_its_phases():
     assert counters.unfinished([time_of("hudi@1.2.0", "merge", "tag")])(
         time_of("hudi@1.2.0", "merge", "tag")
     )
+
+
+def test_times_that_an_engine_with_an_event_log_told_outlive_a_kill():
+    """Delta measures some phases of a MERGE; what a kill cut off is counted anew from the log."""
+    told, whole, logged = (
+        time_of("delta@3.3.2", "merge", phase) for phase in ("tag", "total", "commit")
+    )
+    torn = counters.unfinished([told, whole, logged])
+    assert [torn(each) for each in (told, whole, logged)] == [False, False, True]
