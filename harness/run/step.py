@@ -58,6 +58,7 @@ class Step:
         name: its name.
         round: number of change batches applied when it ends.
         deleted: whether the delete step was taken before.
+        nulled: whether the rows of that step are there with columns nulled when it ends.
         points: what a step of the lookup model measures, each under a name of its own.
         is_once: whether it is taken in the first repetition of a cell only.
         engines: the engines that take it; empty: all do.
@@ -69,6 +70,7 @@ class Step:
     name: str
     round: int
     deleted: bool = False
+    nulled: bool = False
     points: tuple[Point, ...] = ()
     is_once: bool = False
     column: str = ""

@@ -76,12 +76,14 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     last = workload.rounds
     queried = {COLUMN_QUERY: workload.column_query, RANGE_QUERY: workload.range_query}
     queried[RANGE_QUERY_COLD] = workload.range_query
-    nulled = [Step(name=NULL_COLUMNS, round=last)] if workload.null_columns else []
+    is_nulled = bool(workload.null_columns)
+    nulled = [Step(name=NULL_COLUMNS, round=last, nulled=True)] if is_nulled else []
     ends = [
         Step(
             name=name,
             round=last,
             deleted=workload.delete is True or name == DELETE,
+            nulled=is_nulled and not (workload.delete is True or name == DELETE),
             points=measured,
             is_once=workload.delete == "once" and name == DELETE,
             column=queried.get(name, ""),
@@ -248,7 +250,7 @@ def verify_rows(
     """
     engine, inputs = context.engines[cell.engine], context.inputs
     table = engine.open(path, index=cell.index, options=cell.options)
-    if step.name == NULL_COLUMNS:
+    if step.nulled:
         expected = inputs.nulled_truth(step.round)
     elif step.name == SPREAD:
         expected = inputs.spread_truth(step.round, deleted=step.deleted)

@@ -120,6 +120,32 @@ def test_the_truth_of_nulled_rows_is_that_of_the_fakes(tmp_path):
     assert inputs.nulled_truth(1) != inputs.truth(1, deleted=False)
 
 
+class Compacted(HonestTable):
+    """Rewrites all of its rows on demand."""
+
+    leaves_deletes = False
+
+    def compact_rows(self):
+        self._write(self.rows())
+
+
+@pytest.mark.parametrize("delete", ["false", "'once'", "true"])
+def test_a_compaction_is_compared_with_the_rows_as_they_are_then(tmp_path, delete):
+    """Rows that were nulled are there nulled until they are deleted."""
+    sets = ["indexes=['record']", "workload.null_columns=['city']", f"workload.delete={delete}"]
+    sets += ["workload.lookup_present=0", "workload.lookup_absent=0", "workload.point_query=false"]
+    sets += ["table.variants.mor={}", "workload.merge_on_read=['mor']"]
+    given = scenario.load("ci", sets=sets)
+    (one,) = matrix.expand(given)
+    held = context(tmp_path, table=Compacted)
+    trial = matrix.Trial(cell=one, repetition=0, warmup=False)
+    cell.load(held, trial)
+    results = cell.repeat(held, trial, workload.steps(given.workload))
+    names = [result.step.name for result in results]
+    assert {"null_columns", "compact_rows"} < set(names)
+    assert {result.step.name: result.mistake for result in results} == dict.fromkeys(names)
+
+
 @pytest.mark.parametrize(
     ("sets", "told"),
     [
