@@ -25,7 +25,7 @@ from keymark.harness.engines.hudi_process import HudiProcess
 from keymark.harness.engines.pipe import Asked
 from keymark.harness.engines.process_engine import AskedRows, ProcessEngine, layout_of
 from keymark.harness.errors import CellError
-from keymark.harness.tables import independent
+from keymark.harness.tables import independent, timelines
 from keymark.harness.tables.independent import SourceFacts
 from keymark.harness.tables.other_indexes import drop_other_indexes
 from keymark.harness.tables.table_folders import Tables
@@ -49,10 +49,12 @@ class HudiWrite:
 
     @property
     def files_written(self) -> int:
-        """Base files of the latest commit."""
+        """Base files of the latest commit; none of one that wrote log files alone, or nothing."""
+        is_later = independent.facts(self.path).version > hudi_releases.BASE_VERSION
+        read = timelines.read_later if is_later else timelines.read
+        latest = max(read(self.path).completed, default="")
         slices = independent.slices(self.path)
-        latest = max((each.instant for each in slices), default="")
-        return sum(each.instant == latest for each in slices)
+        return sum(each.has_base and each.instant == latest for each in slices)
 
     @property
     def phases(self) -> Mapping[str, float]:

@@ -21,7 +21,7 @@ from keymark.harness.errors import CellError
 from keymark.harness.tables.table_folders import LocalTables
 
 LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="ts")
-FIRST, SECOND = "20260101000000001", "20260101000000002"
+FIRST, SECOND, THIRD = (f"2026010100000000{number}" for number in (1, 2, 3))
 
 
 def engine(name="hudi@0.15.0", **answers):
@@ -146,6 +146,9 @@ def test_files_of_a_write_are_those_of_its_commit(tmp_path):
     outcome = made.open(path, index="record", options={}).upsert(())
     assert outcome.files_written == 2
     assert outcome.phases == {}
+    # What a commit without base files left are those of earlier ones.
+    (path / ".hoodie" / f"{THIRD}.deltacommit").write_text("{}")
+    assert outcome.files_written == 0
 
 
 def test_keys_are_brought_with_their_partitions_only_where_the_index_is_local(tmp_path):
