@@ -316,7 +316,10 @@ def _nulled_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
 def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     """Options without which a table would not be what its dataset says."""
     found = [] if scenario.dataset.source else _nulled_mistakes(scenario, spec)
-    table = scenario.table
+    table, rounds = scenario.table, scenario.workload.rounds
+    if 0 < spec.delete_every < rounds:
+        why = f"a run deletes once, after all of its {rounds} rounds (workload.rounds)"
+        found.append(f"dataset.settings.delete_every: {why}")
     for index in scenario.indexes:
         options = table.options | table.index_options.get(index, {})
         if spec.count(spec.late) and options.get(PAYLOAD_CLASS) != EVENT_TIME_PAYLOAD:
