@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from keymark.counts import as_count
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.specs.spec import DatasetSpec, built_in_names, load_spec
 from keymark.harness.run.own_data import SourceSection
@@ -132,6 +133,19 @@ class DatasetSection(Section):
             for rows in self.sizes or (self.rows,)
             for batch in self.batches or (0,)
         )
+
+    @property
+    def said_twice(self) -> list[str]:
+        """Settings that say otherwise than the section does, which sizes cells and names them."""
+        found = [
+            f"dataset.settings.{key}: not with dataset.batches, which says it"
+            for key in _OWN_KEYS[1:]
+            if self.batches and key in self.settings
+        ]
+        rows = as_count(self.settings.get("rows", self.rows))
+        if rows != self.rows or ("rows" in self.settings and self.sizes):
+            found.append("dataset.settings.rows: dataset.rows says it, or dataset.sizes")
+        return found
 
     def points_of(self, index: str) -> tuple[DataPoint, ...]:
         """The points that an index is measured at."""

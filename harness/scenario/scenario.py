@@ -208,13 +208,9 @@ def _axis_mistakes(scenario: Scenario) -> list[str]:
         for axis, values in axes.items()
         if values and fixed
     ]
-    if data.batches:
-        found += [
-            f"dataset.settings.{key}: not with dataset.batches, which says it"
-            for key in ("updates", "inserts")
-            if key in data.settings
-        ]
-        found += [] if scenario.workload.rounds else ["dataset.batches: needs workload.rounds"]
+    found += data.said_twice
+    if data.batches and not scenario.workload.rounds:
+        found.append("dataset.batches: needs workload.rounds")
     return found
 
 

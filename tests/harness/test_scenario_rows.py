@@ -17,3 +17,22 @@ def test_deletes_between_the_rounds_are_no_step_of_a_run():
     assert caught.value.mistakes == (told,)
     for rounds, every in ((1, 1), (2, 2), (2, 5), (0, 1)):
         scenario.load("ci", sets=[f"{EVERY}={every}", f"workload.rounds={rounds}"])
+
+
+def test_the_rows_of_a_table_are_said_once(tmp_path):
+    told = "dataset.settings.rows: dataset.rows says it, or dataset.sizes"
+    for sets in (
+        ["dataset.settings.rows=5000"],
+        ["dataset.settings.rows='5k'"],
+        ["dataset.settings.rows=20000", "dataset.sizes=[10000, 20000]"],
+    ):
+        with pytest.raises(ScenarioError) as caught:
+            scenario.load("ci", sets=sets)
+        assert caught.value.mistakes == (told,)
+    assert scenario.load("ci", sets=["dataset.settings.rows=20k"]).dataset.rows == 20_000
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\nrows = 500\nrecord_key = ["id"]\n[columns]\nid = { kind = "uuid" }\n'
+    )
+    (tmp_path / "s.toml").write_text('[dataset]\nname = "mine.toml"\nbatch_rows = 20\n')
+    own = scenario.load(str(tmp_path / "s.toml"), sets=["dataset.settings.rows=700"]).dataset
+    assert (own.rows, own.spec(own.points[0]).rows) == (700, 700)
