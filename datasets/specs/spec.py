@@ -316,7 +316,7 @@ def _typed(value: object) -> object:
         return value
     try:
         return tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError, KeyError):
+    except (ValueError, RecursionError, KeyError):
         return value
 
 

@@ -42,7 +42,7 @@ def toml_value(text: str) -> object:
     """A value as TOML reads it; what TOML cannot read is text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # a number of thousands of digits is no error of TOML
         return text
 
 

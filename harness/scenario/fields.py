@@ -16,6 +16,9 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What a variant or a shape may be called: it becomes part of a path."""
 
 
+_NO_CORES = re.compile(r"local\[0+[],]")
+
+
 def as_tuple(value: object) -> object:
     """A TOML array where a strict model wants a tuple."""
     return tuple(value) if isinstance(value, list) else value
@@ -30,10 +33,12 @@ def as_texts(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-def without_user(url: str) -> str:
+def checked_master(url: str) -> str:
     """The URL of a Spark master. It has no user part, and Spark's log would print one."""
     if redact_text(url) != url:
         raise ValueError("the URL of a Spark master has no user or password in it")
+    if _NO_CORES.match(url):
+        raise ValueError("a master on this machine has one core at least: local[1]")
     return url
 
 
@@ -53,7 +58,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple, json_schema_input_t
 Numbers = Annotated[
     tuple[Positive, ...], BeforeValidator(as_tuple, json_schema_input_type=list[Positive])
 ]
-Master = Annotated[str, AfterValidator(without_user)]
+Master = Annotated[str, AfterValidator(checked_master)]
 Given = dict[str, str | int | float | bool]
 """What a file may say where texts are meant."""
 

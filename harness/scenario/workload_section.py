@@ -72,7 +72,7 @@ class WorkloadSection(Section):
     point_query: bool = True
     column_query: str = ""
     range_query: str = ""
-    range_width: Annotated[float, Field(gt=0.0)] = 1.0
+    range_width: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 1.0
     cold: bool = False
     read_every: Natural = 0
     upkeep: Names = ()
@@ -110,7 +110,7 @@ class ScheduleSection(Section):
     warm: Literal["cell", "index", "small"] = "cell"
     loads: Positive = 1
     trial_minutes: Natural = 0
-    memory_gb: Annotated[float, Field(ge=0.0)] = 0.0
+    memory_gb: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
 
 
 class SparkSection(Section):
