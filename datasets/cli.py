@@ -74,7 +74,8 @@ class _Progress:
         with self._lock:
             self._done += rows
             now = time.monotonic()
-            if now < self._next:
+            # A range without rows may be the first that is done.
+            if now < self._next or not self._done:
                 return
             self._next = now + _EVERY_S
             left = (self.total - self._done) * (now - self._begin) / self._done

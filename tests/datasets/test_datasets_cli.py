@@ -140,6 +140,19 @@ def test_progress_goes_to_standard_error_with_the_time_left(capsys, monkeypatch)
     assert lines == ["20 of 100 rows written, 10 s left", "40 of 100 rows written, 6 s left"]
 
 
+def test_ranges_without_rows_tell_no_time_left(capsys, monkeypatch):
+    from keymark.datasets import cli
+
+    now = iter([0.0, 5.0, 6.0])
+    monkeypatch.setattr(cli.time, "monotonic", lambda: next(now))
+    progress = cli._Progress("written")
+    progress.total = 2
+    progress.advance(0)
+    assert capsys.readouterr().err == ""
+    progress.advance(1)
+    assert capsys.readouterr().err == "1 of 2 rows written, 6 s left\n"
+
+
 def test_a_full_disk_is_one_error_and_leaves_no_half_file(tmp_path, monkeypatch):
     from keymark.datasets.generate import files
 
