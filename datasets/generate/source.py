@@ -233,7 +233,8 @@ class SourceDataset:
         """Number before that of the first new key, so that no key of the source comes again."""
         column = self._rows[self._new_key]
         if not _is_text(column.type):
-            return int(pc.max(column).as_py() or 0)
+            # 0 stands for a row that keeps its key.
+            return max(0, int(pc.max(column).as_py() or 0))
         ends = pc.extract_regex(column, _SUFFIX).combine_chunks().flatten()[0]
         return int(pc.max(ends.cast(pa.int64())).as_py() or 0)
 

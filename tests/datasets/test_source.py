@@ -131,6 +131,13 @@ def test_new_integer_keys_follow_the_greatest():
     assert sorted(model.rows)[-12:] == [(number,) for number in range(140, 152)]
 
 
+@pytest.mark.parametrize("greatest", [-1, -5, -100])
+def test_new_integer_keys_follow_those_below_zero(greatest):
+    numbers = range(greatest - 39, greatest + 1)
+    model = check(make(source_rows(number=list(numbers)), record_key=("number",)))
+    assert sorted(model.rows)[-12:] == [(number,) for number in range(1, 13)]
+
+
 def test_of_a_composite_key_the_text_outside_the_partition_changes():
     model = check(make(source_rows(), record_key=("dt", "number", "id")))
     assert {key[0] for key in model.rows} == {"p0", "p1", "p2"}
