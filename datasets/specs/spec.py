@@ -146,6 +146,8 @@ class DatasetSpec(BaseModel):
         moves = self.count(self.moves)
         if TURNS * moves > self.rows // 2:
             yield f"moves: {moves} per round take {2 * TURNS * moves:,} rows at least"
+        if moves and self.partition in self.record_key:
+            yield f"moves: column {self.partition!r} is of the record key, which must not change"
         if (self.late or self.duplicates or self.repeats) and self.ordering is None:
             yield "late, duplicates, repeats: need an ordering column, which tells what is older"
         if self.count(self.duplicates) > self.count(self.updates) + self.count(self.inserts):

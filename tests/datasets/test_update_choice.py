@@ -232,6 +232,7 @@ def test_spark_draws_the_same_rows(spark, tmp_path, settings_):
         ({"moves": 1, "partition_path": []}, "moves: needs a column of kind partition"),
         ({"update_choice.kind": "partitions", "date_partitions": 1}, "2 shares for 1 partitions"),
         ({"moves": 60}, "moves: 60 per round take 1,200 rows at least"),
+        ({"moves": 1, "record_key": ["dt", "uuid"]}, "moves: column 'dt' is of the record key"),
         ({"duplicates": 41}, "duplicates: more than a batch has updates and inserts"),
         ({"repeats": 9, "updates": 0, "inserts": 0}, "repeats: a batch without updates"),
         ({"late": 1.5}, "late: 1.5 is neither a whole number nor a share"),
