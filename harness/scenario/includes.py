@@ -185,12 +185,14 @@ def _leaves(values: Mapping[str, object], prefix: str = "") -> Iterator[str]:
 
 
 def _resolve(document: dict[str, object], folder: Path) -> None:
-    """Make paths in a file relative to it."""
+    """Make paths in a file relative to it; a URL is what it is."""
     table, dataset = document.get("table"), document.get("dataset")
     own = dataset.get("source") if isinstance(dataset, dict) else None
     for section, key in ((table, "source"), (own, "path"), (dataset, "name")):
         if not isinstance(section, dict):
             continue
         given = section.get(key)
-        if isinstance(given, str) and (key != "name" or given.endswith(".toml")):
+        if not isinstance(given, str) or "://" in given:
+            continue
+        if key != "name" or given.endswith(".toml"):
             section[key] = str(folder / given)

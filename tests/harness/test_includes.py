@@ -65,6 +65,11 @@ def test_paths_are_those_of_the_file_that_names_them(files, tmp_path):
     assert found == str(tmp_path / "below" / "mine.data.toml")
 
 
+def test_a_url_of_rows_is_no_path_beside_the_file(files):
+    path = files(mine='[dataset.source]\npath = "s3a://bucket/orders"\nrecord_key = ["id"]')
+    assert includes.read(path).values["dataset"]["source"]["path"] == "s3a://bucket/orders"
+
+
 def test_each_mistake_names_the_file_where_it_stands(files, tmp_path):
     path = files(
         base='indexes = ["recrod"]\n[dataset]\nrowz = 3\nrows = -1\n[workload]\nrounds = "two"',
