@@ -28,9 +28,7 @@ from keymark.terminal import InterruptionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-app = typer.Typer(
-    no_args_is_help=True, help="Generate rows from a seed, and tell what a table must hold."
-)
+app = typer.Typer(no_args_is_help=True, help="Generate rows, and tell what a table must hold.")
 
 _QUIET_S = 2.0
 _EVERY_S = 1.0

@@ -80,7 +80,7 @@ def test_a_gate_takes_urls_of_runs_and_of_summaries(runs, capsys):
     named = {"base": f"{base_url}/summary.json"}
     assert answer(capsys, "gate", named["base"], candidate) == (code, expected | named)
     assert run_bench.main(["gate", base_url, "HEAD"]) == 2
-    assert "HEAD is not there" in capsys.readouterr().err
+    assert "HEAD does not exist" in capsys.readouterr().err
     assert run_bench.main(["gate", "HEAD", "HEAD", "--kernels", "--out", base_url]) == 2
     assert "a folder of this machine" in capsys.readouterr().err
 

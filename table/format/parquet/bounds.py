@@ -53,7 +53,8 @@ def check_size(
     most = max(MOST_BYTES, MOST_RATIO * source.size)
     total = 0
     doubtful: list[str] = []
-    schema = metadata.schema
+    # `metadata.schema` would be in a circle with the footer, which only a collection frees.
+    schema = pq.ParquetSchema(metadata)
     for place in column_chunks(metadata, columns, groups):
         chunk = place.metadata
         total += chunk.num_values * _TEXT_BYTES.get(chunk.physical_type, _OFFSET_BYTES)
