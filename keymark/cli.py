@@ -97,16 +97,21 @@ def usage(program: str = "keymark") -> str:
     return "\n".join([f"usage: {program} COMMAND [ARGUMENTS]", "", *lines])
 
 
+def application(name: str) -> typer.Typer:
+    """Import a command."""
+    module, attribute, _ = COMMANDS[name]
+    command = getattr(importlib.import_module(module), attribute)
+    if isinstance(command, typer.Typer):
+        return command
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return app
+
+
 def call(name: str, arguments: list[str], program: str) -> int:
-    """Import a command and run it; every failure ends in one line and its exit code."""
+    """Run a command; every failure ends in one line and its exit code."""
     try:
-        module, attribute, _ = COMMANDS[name]
-        command = getattr(importlib.import_module(module), attribute)
-        if not isinstance(command, typer.Typer):
-            app = typer.Typer(add_completion=False)
-            app.command()(command)
-            command = app
-        code = command(arguments, prog_name=f"{program} {name}", standalone_mode=False)
+        code = application(name)(arguments, prog_name=f"{program} {name}", standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
     except (typer.Abort, KeyboardInterrupt):

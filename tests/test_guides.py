@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import re
 import shlex
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from keymark.cli import COMMANDS
+from keymark.cli import COMMANDS, application
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "README.md"])
@@ -42,13 +41,7 @@ def commands(text: str) -> list[str]:
 @functools.cache
 def top(name: str) -> Any:
     """A command of `keymark`."""
-    module, attribute, _ = COMMANDS[name]
-    app = getattr(importlib.import_module(module), attribute)
-    if not isinstance(app, typer.Typer):
-        wrapped = typer.Typer(add_completion=False)
-        wrapped.command()(app)
-        app = wrapped
-    return typer.main.get_command(app)
+    return typer.main.get_command(application(name))
 
 
 def mistake(text: str) -> str:

@@ -17,7 +17,7 @@ def last_of_each(keys: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def without(keys: pa.Array, others: pa.Array) -> pa.Array:
-    """The keys that are not among the others."""
+    """The keys, or values, that are not among the others."""
     return keys.filter(pc.invert(pc.is_in(keys, value_set=others)))
 
 

@@ -16,7 +16,8 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from types import TracebackType
+from typing import NoReturn
 
 from keymark.table.errors import MissingFileError, StorageError
 
@@ -24,6 +25,7 @@ NOT_PLAIN = "is not a plain file"
 # A folder, and no link to one.
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 200
+_Raised = tuple[type[BaseException], BaseException, TracebackType]
 LINK_REFUSED = "is a symbolic link, which a table must not contain; use a bind mount instead"
 
 
@@ -116,9 +118,10 @@ def delete_folder(folder: str) -> list[OSError]:
     """
     failed: list[OSError] = []
 
-    def note(_function: object, _path: str, raised: Any) -> None:
-        if not isinstance(raised[1], FileNotFoundError):
-            failed.append(raised[1])
+    def note(_function: object, _path: str, raised: _Raised) -> None:
+        error = raised[1]
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            failed.append(error)
 
     try:
         shutil.rmtree(folder, onerror=note)

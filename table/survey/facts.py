@@ -52,17 +52,14 @@ def file_facts(found: Slices, writes: Sequence[SurveyInstant]) -> FileFacts:
         sizes=(sizes[0], int(median(sizes)), sizes[-1]),
         fewest_files=sum(max(1, math.ceil(b / MAX_FILE_BYTES)) for b in by_partition.values()),
         largest_partition=max(by_partition.values(), default=0) / total if total else 0.0,
-        buckets=bool(found) and all(_names_bucket(file_id) for _, file_id in found),
+        buckets=bool(found)
+        and all(is_bucket_file_id(name) and bucket_of(name) < _BUCKETS_MAX for _, name in found),
         old_files=len(old),
         old_bytes=sum(file.size for file, _ in old),
         overdue_files=len(overdue),
         overdue_bytes=sum(file.size for file in overdue),
         overdue_after=OVERDUE_AFTER,
     )
-
-
-def _names_bucket(file_id: str) -> bool:
-    return is_bucket_file_id(file_id) and bucket_of(file_id) < _BUCKETS_MAX
 
 
 def shard_facts(groups: Groups) -> tuple[ShardFacts, ...]:

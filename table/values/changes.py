@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keymark.table.index.dedup import without
 from keymark.table.layout.model import BaseFile
 from keymark.table.values.indexed import Indexed
 
@@ -103,14 +104,10 @@ def _came_and_gone(
         leaves: of each of those whether it goes.
     """
     came, gone = pc.unique(added), pc.unique(stored.filter(leaves))
-    came, gone = _without(came, gone), _without(gone, came)
+    came, gone = without(came, gone), without(gone, came)
     few = pa.concat_arrays([came, gone])
     if len(few):
         stays = pc.and_not(pc.is_in(stored, value_set=few), leaves)
         kept = stored.filter(stays)
-        came, gone = _without(came, kept), _without(gone, kept)
+        came, gone = without(came, kept), without(gone, kept)
     return came, gone
-
-
-def _without(values: pa.Array, others: pa.Array) -> pa.Array:
-    return values.filter(pc.invert(pc.is_in(values, value_set=others)))

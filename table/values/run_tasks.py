@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keymark.table.index.dedup import without
 from keymark.table.layout.model import BaseFile
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
@@ -98,7 +99,7 @@ def _values_of(task: RunTask, change: FileChange) -> _Change:
         return values, values.slice(0, 0), np.arange(len(values))
     old = task.indexed.distinct(task.storage, change.before)
     is_new = pc.invert(pc.is_in(values, value_set=old))
-    gone = old.filter(pc.invert(pc.is_in(old, value_set=values)))
+    gone = without(old, values)
     return values.filter(is_new), gone, np.flatnonzero(is_new)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from keymark.table.index.dedup import without
 from keymark.table.index.external import CHANGES, EntryChanges, KeyPart, gone
 from keymark.table.index.key_file import stretches, write_key_file
 from keymark.table.layout.view import Snapshot
@@ -53,6 +54,17 @@ class KeyChanges:
 
     def __bool__(self) -> bool:
         return len(self.keys) + len(self.deletes) > 0
+
+    def with_places(
+        self, keys: pa.Array, codes: npt.NDArray[np.int64], locations: Sequence[tuple[str, str]]
+    ) -> KeyChanges:
+        """These changes and further keys with a location, which do not go."""
+        return KeyChanges(
+            keys=pa.concat_arrays([self.keys, keys]),
+            codes=np.concatenate([self.codes, codes + len(self.locations)]),
+            locations=[*self.locations, *locations],
+            deletes=without(self.deletes, keys),
+        )
 
     def log(self, delta: DeltaCommit, state: TableState, runner: TaskRunner) -> list[DeltaStat]:
         """The keys are where this commit put them: an entry has the commit's instant."""

@@ -64,19 +64,25 @@ def build(storage):
     Table(storage).run_index("record_index")
 
 
+def last_put(root, work, part):
+    """The number of the last call that puts a file of that name, where nothing goes wrong."""
+    storage = FaultStorage(LocalStorage.at(root))
+    work(storage)
+    calls = enumerate(storage.log, 1)
+    return max(number for number, call in calls if call.startswith("put") and part in call)
+
+
 @pytest.mark.parametrize(
     "last", ["/metadata/record_index/", "shard-00000.json", "shard-00001.json"]
 )
 def test_a_build_goes_on_with_shards_of_a_killed_process(tmp_path, another_process, last):
     """It judges them by their notes; until the commit nothing had synced them."""
     scheduled(tmp_path / "other")
-    whole = FaultStorage(LocalStorage.at(tmp_path / "other"))
-    build(whole)
-    calls = [n for n, call in enumerate(whole.log, 1) if call.startswith("put") and last in call]
+    number = last_put(tmp_path / "other", build, last)
     scheduled(tmp_path / "t")
     another_process()
     with watched(tmp_path / "t") as disk:
-        dying = FaultStorage(LocalStorage.at(tmp_path / "t"), DEAD, at=calls[-1] + 1)
+        dying = FaultStorage(LocalStorage.at(tmp_path / "t"), DEAD, at=number + 1)
         with pytest.raises(Killed):
             build(dying)
         another_process()
@@ -89,7 +95,7 @@ def test_the_file_of_a_shard_lasts_before_its_note(tmp_path):
     """Who finds the note builds nothing, and a power cut may leave a file of zeros."""
     scheduled(tmp_path / "t")
     with watched(tmp_path / "t") as disk:
-        storage = FaultStorage(LocalStorage.at(tmp_path / "t"), DEAD, at=10**6)
+        storage = FaultStorage(LocalStorage.at(tmp_path / "t"))
         noted = []
 
         def note(path, data, put=storage.put):
@@ -124,15 +130,11 @@ def test_a_build_begins_anew_after_a_power_cut(tmp_path, another_process, schedu
             Table(storage).build_index("record_index")
 
     make(tmp_path / "other")
-    whole = FaultStorage(LocalStorage.at(tmp_path / "other"))
-    build_it(whole)
-    calls = [
-        n for n, call in enumerate(whole.log, 1) if call.startswith("put") and "/plan.json" in call
-    ]
+    number = last_put(tmp_path / "other", build_it, "/plan.json")
     make(tmp_path / "t")
     another_process()
     with watched(tmp_path / "t") as disk:
-        dying = FaultStorage(LocalStorage.at(tmp_path / "t"), DEAD, at=calls[-1] + 1)
+        dying = FaultStorage(LocalStorage.at(tmp_path / "t"), DEAD, at=number + 1)
         with pytest.raises(Killed):
             build_it(dying)
     for seed in range(2 * CUTS):

@@ -17,6 +17,7 @@ from keymark.table.format.kernels.scatter import partition_keys
 from keymark.table.index.build.changes import key_changes
 from keymark.table.index.build.scan import record_keys
 from keymark.table.index.build.shard import LocationWords
+from keymark.table.index.dedup import without
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import Snapshot
@@ -137,7 +138,7 @@ def net_changes(state: TableState, old: Snapshot, new: Snapshot, runner: TaskRun
         keys=puts,
         codes=np.repeat(np.arange(len(places)), [len(added) for added, _ in changes]),
         locations=places,
-        deletes=gone.filter(pc.invert(pc.is_in(gone, value_set=puts))),
+        deletes=without(gone, puts),
     )
 
 

@@ -156,10 +156,5 @@ def with_held(changes: KeyChanges, search: HeldSearch, runner: TaskRunner) -> Ke
         return changes
     held = pa.concat_tables(found).combine_chunks()
     held = held.take(pa.array(last_of_each(held["key"].combine_chunks())))
-    keys = held["key"].combine_chunks()
-    return KeyChanges(
-        keys=pa.concat_arrays([changes.keys, keys]),
-        codes=np.concatenate([changes.codes, held["file"].to_numpy() + len(changes.locations)]),
-        locations=[*changes.locations, *search.places],
-        deletes=deletes.filter(pc.invert(pc.is_in(deletes, value_set=keys))),
-    )
+    keys, codes = held["key"].combine_chunks(), held["file"].to_numpy()
+    return changes.with_places(keys, codes, search.places)

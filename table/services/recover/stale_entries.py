@@ -110,9 +110,4 @@ def with_stale(changes: KeyChanges, stale: KeyChanges) -> KeyChanges:
     """Changes from one snapshot to another, with the entries of keys that stay made anew."""
     new = pc.invert(pc.is_in(stale.keys, value_set=changes.keys))
     keys, codes = stale.keys.filter(new), stale.codes[new.to_numpy(zero_copy_only=False)]
-    return KeyChanges(
-        keys=pa.concat_arrays([changes.keys, keys]),
-        codes=np.concatenate([changes.codes, codes + len(changes.locations)]),
-        locations=[*changes.locations, *stale.locations],
-        deletes=changes.deletes.filter(pc.invert(pc.is_in(changes.deletes, value_set=keys))),
-    )
+    return changes.with_places(keys, codes, stale.locations)
